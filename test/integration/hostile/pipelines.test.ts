@@ -346,14 +346,17 @@ t.test('requests after a response that closes the connection are not served', as
 })
 
 t.test('a request with a body behind unread responses is answered or dropped, and the connection closes', async (t) => {
-  const { get, open, cachedPage } = await service(t)
+  const { app, get, open, cachedPage } = await service(t)
   const { path } = await cachedPage(JSON.stringify({ large: 'x'.repeat(1_000_000) }))
   for (const method of ['POST', 'PUT', 'OPTIONS']) {
+    const served = once(app.server, 'connection') as Promise<[Socket]>
     const connection = open()
     connection.socket.pause()
+    const [socket] = await served
     const post = requestWith('{}', method, path, { 'Content-Type': 'application/json' }).toString()
-    connection.send(get(path).repeat(6) + post + get('/auth/me'))
-    await new Promise((resolve) => setTimeout(resolve, 500))
+    const requests = get(path).repeat(6) + post + get('/auth/me')
+    connection.send(requests)
+    await until(() => socket.bytesRead === requests.length, 'all requests have arrived')
     connection.socket.resume()
     const responses = await connection.rest()
     t.match(responses, /^HTTP\/1\.1 200 /)
