@@ -26,7 +26,7 @@ const POLL_INTERVAL_MS = 50
 const MAX_ACCEPT_QUEUE_MS = 2000
 /** Longest duration of phase 3. */
 const ANNOUNCE_MS = 1000
-/** Time limit in phase 4 for receiving the headers of a request. */
+/** Time limit in phase 4 for the headers of a request. Node doesn't count connections without one as idle. */
 const INCOMPLETE_REQUEST_MS = 1000
 
 class Shutdown {
@@ -35,8 +35,7 @@ class Shutdown {
   readonly #timeoutMs: number
   /** Longest duration of phase 1, in milliseconds. It is a part of the whole. */
   readonly #delayMs: number
-  /** All connections, with the time at which each was opened. */
-  readonly #sockets = new Map<Socket, number>()
+  readonly #sockets = new Set<Socket>()
   readonly #cutOff = new AbortController()
   readonly #started = new AbortController()
   #startedAt: number | undefined
@@ -54,7 +53,7 @@ class Shutdown {
       // Phases 2 and 3: `server.close()` also calls this function.
       if (!this.#isFinishing) return
       // Node counts a connection as idle when its response is written, even if it isn't sent yet.
-      if ([...this.#sockets.keys()].every((socket) => socket.writableLength === 0)) closeIdleConnections()
+      if ([...this.#sockets].every((socket) => socket.writableLength === 0)) closeIdleConnections()
     }
   }
 
@@ -65,7 +64,7 @@ class Shutdown {
   /** Unlike `closeAllConnections()`, it also closes the sockets of CONNECT requests. */
   cutOff (): void {
     this.#cutOff.abort()
-    for (const socket of this.#sockets.keys()) socket.destroy()
+    for (const socket of this.#sockets) socket.destroy()
   }
 
   /** Phase 1: /health/ready answers 503. Ends early if no client was connected for `delayMs`. */
@@ -99,7 +98,7 @@ class Shutdown {
       'request',
       (_request: IncomingMessage, response: ServerResponse) => announceClose(response)
     )
-    for (const socket of this.#sockets.keys()) {
+    for (const socket of this.#sockets) {
       const response = currentResponse(socket)
       if (response !== undefined) announceClose(response)
     }
@@ -114,8 +113,9 @@ class Shutdown {
     const { server, log } = this.#app
     const poll = setInterval(() => {
       server.closeIdleConnections()
-      for (const [socket, openedAt] of this.#sockets) {
-        if (this.#isAbandoned(socket, openedAt, finishingSince)) socket.destroy()
+      if (clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
+      for (const socket of this.#sockets) {
+        if (currentResponse(socket) === undefined && socket.writableLength === 0) socket.destroy()
       }
     }, POLL_INTERVAL_MS).unref()
     const deadline = setTimeout(() => {
@@ -126,14 +126,6 @@ class Shutdown {
       clearInterval(poll)
       clearTimeout(deadline)
     })
-  }
-
-  /** Whether a connection sent no complete request in time. Node doesn't count such a connection as idle. */
-  #isAbandoned (socket: Socket, openedAt: number, finishingSince: number): boolean {
-    if (currentResponse(socket) !== undefined || socket.writableLength > 0) return false
-    const now = clock.now()
-    if (socket.bytesRead > 0) return now >= finishingSince + INCOMPLETE_REQUEST_MS
-    return openedAt <= this.#start() || now >= openedAt + INCOMPLETE_REQUEST_MS
   }
 
   #start (): number {
@@ -148,7 +140,7 @@ class Shutdown {
 
   #track (socket: Socket): void {
     if (this.#cutOff.signal.aborted) socket.destroy()
-    this.#sockets.set(socket, clock.now())
+    this.#sockets.add(socket)
     socket.once('close', () => {
       this.#sockets.delete(socket)
       this.#lastClosedAt = clock.now()
