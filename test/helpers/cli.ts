@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { PROJECT, QUICK } from './service.ts'
+import type { Test } from 'tap'
+import { PROJECT, QUICK, temporaryFolder } from './service.ts'
 
 // Runs the command line as a process.
 
@@ -52,4 +53,42 @@ export async function landfall (
     return ''
   })
   return { code: child.exitCode, stdout, stderr }
+}
+
+export interface Terminal {
+  readonly code: number | null
+  /** What the terminal shows, with plain line ends. */
+  readonly shown: string
+}
+
+/**
+ * Runs the built command line on a pseudo-terminal, in an empty folder.
+ *
+ * @param answers what is typed at each question; a function runs first. Default: no
+ */
+export async function onTerminal (
+  t: Test,
+  env: Record<string, string | undefined>,
+  args: readonly string[],
+  answers: readonly (string | (() => Promise<string>))[] = []
+): Promise<Terminal> {
+  const { PATH = '', HOME = '/' } = process.env
+  const command = [process.execPath, LANDFALL, ...args].map((word) => `'${word}'`).join(' ')
+  const child = spawn('script', ['-qec', command, '/dev/null'], {
+    cwd: temporaryFolder(t),
+    env: { PATH, HOME, TERM: 'xterm', NO_COLOR: '1', ...env },
+    stdio: ['pipe', 'pipe', 'inherit']
+  })
+  let shown = ''
+  let asked = 0
+  child.stdout.setEncoding('utf8').on('data', async (text: string) => {
+    shown += text
+    if ((shown.match(/(?:\[y\/N\]|password:) /g)?.length ?? 0) <= asked) return
+    const answer = answers[asked++] ?? 'n\r'
+    child.stdin.write(typeof answer === 'string' ? answer : await answer())
+  })
+  await once(child, 'close')
+  // Readline moves the cursor while it shows the question.
+  // eslint-disable-next-line no-control-regex
+  return { code: child.exitCode, shown: shown.replace(/\r+\n/g, '\n').replace(/\u001b\[\d*[GJ]/g, '') }
 }

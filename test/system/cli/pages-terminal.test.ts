@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
-import { LANDFALL } from '../../helpers/cli.ts'
+import { onTerminal } from '../../helpers/cli.ts'
 import { Owner } from '../../helpers/client.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
 
@@ -13,43 +11,14 @@ import { temporaryFolder } from '../../helpers/service.ts'
 const { url } = await startServiceOnPostgres(t)
 const owner = await Owner.signUp(url)
 
-interface TerminalOptions {
-  readonly env?: Record<string, string | undefined>
-  /** What is typed at each question; a function runs first. */
-  readonly answers?: (string | (() => Promise<string>))[]
-}
-
-/** Runs a `pages` command on a pseudo-terminal. Returns what it shows, with plain line ends. */
-async function onTerminal (t: Test, args: string[], { env = {}, answers = [] }: TerminalOptions = {}) {
-  const { PATH = '', HOME = '/' } = process.env
-  const command = [process.execPath, LANDFALL, 'pages', ...args].map((word) => `'${word}'`).join(' ')
-  const child = spawn('script', ['-qec', command, '/dev/null'], {
-    cwd: temporaryFolder(t),
-    env: {
-      PATH,
-      HOME,
-      TERM: 'xterm',
-      NO_COLOR: '1',
-      LANDFALL_URL: url,
-      LANDFALL_KEY: owner.accessToken,
-      ...env
-    },
-    stdio: ['pipe', 'pipe', 'inherit']
-  })
-  let shown = ''
-  let asked = 0
-  child.stdout.setEncoding('utf8').on('data', async (text: string) => {
-    shown += text
-    if ((shown.match(/\[y\/N\] /g)?.length ?? 0) <= asked) return
-    const answer = answers[asked++] ?? 'n\r'
-    child.stdin.write(typeof answer === 'string' ? answer : await answer())
-  })
-  await once(child, 'close')
-  // Readline moves the cursor while it shows the question.
-  // eslint-disable-next-line no-control-regex
-  const plain = shown.replace(/\r+\n/g, '\n').replace(/\u001b\[\d*[GJ]/g, '')
-  return { code: child.exitCode, shown: plain }
-}
+/** Runs a `pages` command on a terminal. */
+const pages = async (t: Test, args: string[], answers: Parameters<typeof onTerminal>[3] = [], env = {}) =>
+  await onTerminal(
+    t,
+    { LANDFALL_URL: url, LANDFALL_KEY: owner.accessToken, ...env },
+    ['pages', ...args],
+    answers
+  )
 
 const readPage = async (id: string) =>
   (await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text
@@ -81,30 +50,30 @@ t.test('put shows a diff and writes only after a yes', async (t) => {
 \\ No newline at end of file
 Write this? [y/N] `
   for (const no of ['n\r', '\r', 'yess\r', '\u0004']) {
-    const { code, shown } = await onTerminal(t, ['put', id, file], { answers: [no] })
+    const { code, shown } = await pages(t, ['put', id, file], [no])
     t.equal(code, 1)
     t.ok(shown.startsWith(diff), shown)
     t.match(shown, /\nNothing was changed\n$|Write this\? \[y\/N\] Nothing was changed\n$/)
   }
-  t.match(await onTerminal(t, ['put', id, file], { answers: ['\u0003'] }), {
+  t.match(await pages(t, ['put', id, file], ['\u0003']), {
     code: 1,
     shown: /Interrupted: nothing was changed\n$/
   })
   t.equal(await readPage(id), document)
-  t.match(await onTerminal(t, ['put', id, file], { answers: ['y\r'] }), {
+  t.match(await pages(t, ['put', id, file], ['y\r']), {
     code: 0,
     shown: /\[y\/N\] y\nETag: "[\w-]{43}"\n$/
   })
   t.equal(await readPage(id), readFileSync(file, 'utf8'))
-  t.match(await onTerminal(t, ['put', id, file]), {
+  t.match(await pages(t, ['put', id, file]), {
     code: 0,
     shown: 'Nothing was changed: the page already has this document\n'
   })
-  t.match(await onTerminal(t, ['put', id, saved(t, '[]'), '--yes']), {
+  t.match(await pages(t, ['put', id, saved(t, '[]'), '--yes']), {
     code: 0,
     shown: /^--- current\n[^?]*\n\+\[\]\n\\ No newline at end of file\nETag: "[\w-]{43}"\n$/
   })
-  t.match(await onTerminal(t, ['put', id]), { code: 2, shown: /^Name a file, / })
+  t.match(await pages(t, ['put', id]), { code: 2, shown: /^Name a file, / })
 })
 
 t.test('a change by somebody else between the diff and the answer is not overwritten', async (t) => {
@@ -113,10 +82,10 @@ t.test('a change by somebody else between the diff and the answer is not overwri
     await putPage(id, '{"n":2}')
     return 'y\r'
   }
-  const put = await onTerminal(t, ['put', id, saved(t, '{"n":3}')], { answers: [changeMeanwhile] })
+  const put = await pages(t, ['put', id, saved(t, '{"n":3}')], [changeMeanwhile])
   t.match(put, { code: 1, shown: /Somebody has changed the page meanwhile, and nothing was written/ })
   t.equal(await readPage(id), '{"n":2}')
-  t.match(await onTerminal(t, ['put', id, saved(t, '{"n":3}'), '--if-match', etag.replaceAll('"', '')]), {
+  t.match(await pages(t, ['put', id, saved(t, '{"n":3}'), '--if-match', etag.replaceAll('"', '')]), {
     code: 1,
     shown: /^The resource has changed/
   }, 'already before the diff')
@@ -126,13 +95,13 @@ t.test('a change by somebody else between the diff and the answer is not overwri
 t.test('restore shows what it changes', async (t) => {
   const { id } = await owner.createPage(url, '{"n":1}')
   await putPage(id, '{"n":2}')
-  t.match(await onTerminal(t, ['restore', id, '1'], { answers: ['y\r'] }), {
+  t.match(await pages(t, ['restore', id, '1'], ['y\r']), {
     code: 0,
     shown:
       /^--- current\n\+\+\+ version 1\n.*\n-\{"n":2\}\n.*\n\+\{"n":1\}\n[^]*\[y\/N\] y\nETag: "[\w-]{43}\.3"\n$/
   })
   t.equal(await readPage(id), '{"n":1}')
-  t.match(await onTerminal(t, ['restore', id, '3']), { code: 0, shown: /^Nothing was changed: / })
+  t.match(await pages(t, ['restore', id, '3']), { code: 0, shown: /^Nothing was changed: / })
 })
 
 t.test('long lines are laid out, and nothing reaches the terminal that controls it', async (t) => {
@@ -141,33 +110,33 @@ t.test('long lines are laid out, and nothing reaches the terminal that controls 
   const document = JSON.stringify({ names, empty: [{}, []], text: 'a\\"b' })
   await putPage(id, document)
   const changed = document.replace('name-20', 'NAME-20').replace('[{},[]]', '[ {} , [] ]')
-  const { shown } = await onTerminal(t, ['put', id, saved(t, changed)])
+  const { shown } = await pages(t, ['put', id, saved(t, changed)])
   t.match(shown, /^The documents are laid out .*\n--- current\n\+\+\+ .*\n@@ -20,7 \+20,7 @@\n/)
   t.match(
     shown,
     '\n     "name-19",\n-    "name-20",\n+    "NAME-20",\n     "name-21",\n     "name-22",\n     ' +
       '"name-23",\nWrite'
   )
-  t.match(await onTerminal(t, ['put', id, saved(t, document.replaceAll(',', ', '))]), {
+  t.match(await pages(t, ['put', id, saved(t, document.replaceAll(',', ', '))]), {
     shown: /^Only white space .*differs\.\nWrite this\?/
   })
 
   const other = await owner.createPage(url, '{}')
   const evil = '["\u202e\u2066\u009b2J\u007f\u00ad\u2028", "\u{1f468}\u200d\u{1f4bb}"]\r\n'
-  const { shown: safe } = await onTerminal(t, ['put', other.id, saved(t, evil)])
+  const { shown: safe } = await pages(t, ['put', other.id, saved(t, evil)])
   t.match(
     safe,
     '+["<U+202E><U+2066><U+009B>2J<U+007F><U+00AD><U+2028>", "\u{1f468}\u200d\u{1f4bb}"]^M\n'
   )
-  const colours = await onTerminal(t, ['put', other.id, saved(t, evil)], { env: { NO_COLOR: undefined } })
+  const colours = await pages(t, ['put', other.id, saved(t, evil)], [], { NO_COLOR: undefined })
   t.match(colours.shown, '\u001b[32m+["<U+202E>')
 })
 
 t.test('edit asks before it writes, and offers another edit of what is refused', async (t) => {
   const { id } = await owner.createPage(url, '{"n": 1}')
   const TMPDIR = temporaryFolder(t)
-  const edit = async (EDITOR: string, ...answers: TerminalOptions['answers'] & {}) =>
-    await onTerminal(t, ['edit', id], { env: { TMPDIR, EDITOR }, answers })
+  const edit = async (EDITOR: string, ...answers: string[]) =>
+    await pages(t, ['edit', id], answers, { TMPDIR, EDITOR })
   t.match(await edit('sed -i s/1/2/', 'y\r'), {
     code: 0,
     shown: /^--- current\n\+\+\+ edited\n[^]*\+\{"n": 2\}[^]*\nETag: "/
