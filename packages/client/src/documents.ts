@@ -1,6 +1,6 @@
 import { toJsonText } from './exact-json.ts'
 import { createError } from './errors.ts'
-import { changeHeaders, receivedIn, type ChangeOptions, type Received, type WriteOptions } from './records.ts'
+import { ofPage, receivedIn, type ChangeOptions, type Received, type WriteOptions } from './records.ts'
 import { getEtag, unwrap, type Api, type Result } from './responses.ts'
 import { isAfterUnavailable } from './retry.ts'
 
@@ -35,39 +35,29 @@ export function createOwnDocuments (
   api: Api,
   path: '/manage/landing_pages/{id}/document' | '/manage/landing_pages/{id}/draft'
 ): OwnDocuments {
-  const getDocument = async <Document>(id: string, { signal, ifMatch }: WriteOptions = {}) =>
-    await unwrapDocument<Document>(api.GET(path, {
-      params: { path: { id } },
-      headers: { 'if-match': ifMatch },
-      parseAs: 'text',
-      signal
-    }))
+  const getDocument = async <Document>(id: string, options?: WriteOptions) =>
+    await unwrapDocument<Document>(api.GET(path, { ...ofPage(id, options), parseAs: 'text' }))
   return {
     getDocument,
-    async putDocument (id, document, { signal, ...options } = {}) {
+    async putDocument (id, document, options = {}) {
       const text = toJsonText(document)
-      const { error, response } = await api.PUT(path, {
-        params: { path: { id } },
-        headers: changeHeaders(options),
-        body: {},
-        bodySerializer: () => text,
-        signal
-      })
+      const call = { ...ofPage(id, options), body: {}, bodySerializer: () => text }
+      const { error, response } = await api.PUT(path, call)
       if (response.ok) return { etag: getEtag(response), ...receivedIn(response) }
       if (response.status === 412 && isAfterUnavailable(response)) {
         // The request that got a 503 may have stored the document, and so have changed its ETag.
-        const current = await getDocument(id, { signal })
+        const current = await getDocument(id, { signal: options.signal })
         if (current.text === text) return { etag: current.etag }
       }
       throw createError(response, error)
     },
-    async patchDocument (id, patch, { type, signal, ...options }) {
+    async patchDocument (id, patch, { type, ...options }) {
+      const { headers, ...call } = ofPage(id, options)
       const { response } = await unwrap(api.PATCH(path, {
-        params: { path: { id } },
-        headers: { ...changeHeaders(options), 'content-type': `application/${type}+json` },
+        ...call,
+        headers: { ...headers, 'content-type': `application/${type}+json` },
         body: {},
-        bodySerializer: () => toJsonText(patch),
-        signal
+        bodySerializer: () => toJsonText(patch)
       }))
       return { etag: getEtag(response), ...receivedIn(response) }
     }

@@ -4,8 +4,8 @@ import { splitMembers, toJsonText } from './exact-json.ts'
 import { createPreviews, type Previews } from './previews.ts'
 import { createPublications, type Publications } from './publication.ts'
 import type { PublicDocument, PublishedDocuments } from './published-documents.ts'
-import { changeHeaders, createBody, parsePage, receivedIn, unwrapPage, type ChangeOptions, type LandingPage,
-  type PageFields, type Received, type VersionedLandingPage, type WaitOptions,
+import { changeHeaders, createBody, ofPage, parsePage, receivedIn, unwrapPage, type ChangeOptions,
+  type LandingPage, type PageFields, type Received, type VersionedLandingPage, type WaitOptions,
   type WriteOptions } from './records.ts'
 import { createRevisions, type Revisions } from './revisions.ts'
 import { getEtag, getNextCursor, iterate, toTimeText, unwrap, unwrapDeletion, unwrapList, type Api,
@@ -103,30 +103,17 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
         signal
       }))
     },
-    async get (id, { signal } = {}) {
-      return await unwrapPage(api.GET('/manage/landing_pages/{id}', {
-        params: { path: { id } },
-        parseAs: 'text',
-        signal
-      }))
+    async get (id, options) {
+      const call = { ...ofPage(id, options), parseAs: 'text' } as const
+      return await unwrapPage(api.GET('/manage/landing_pages/{id}', call))
     },
-    async update (id, document, { signal, key, ...options } = {}) {
-      return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', {
-        params: { path: { id } },
-        headers: changeHeaders(options),
-        ...createBody(document, { key }),
-        parseAs: 'text',
-        signal
-      }))
+    async update (id, document, { key, ...options } = {}) {
+      const call = { ...ofPage(id, options), ...createBody(document, { key }), parseAs: 'text' } as const
+      return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', call))
     },
-    async setKey (id, key, { signal, ifMatch } = {}) {
-      return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', {
-        params: { path: { id } },
-        headers: { 'if-match': ifMatch },
-        body: { key },
-        parseAs: 'text',
-        signal
-      }))
+    async setKey (id, key, options) {
+      const call = { ...ofPage(id, options), body: { key }, parseAs: 'text' } as const
+      return await unwrapPage(api.PATCH('/manage/landing_pages/{id}', call))
     },
     async getByKey (key, { signal } = {}) {
       return await unwrapPage(api.GET('/manage/landing_pages/by-key/{key}', {
@@ -146,12 +133,8 @@ export function createLandingPages (api: Api, published: PublishedDocuments): La
       }))
       return { etag: getEtag(response), created: response.status === 201, ...receivedIn(response) }
     },
-    async delete (id, { signal, ...options } = {}) {
-      return receivedIn(await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}', {
-        params: { path: { id } },
-        headers: changeHeaders(options),
-        signal
-      })))
+    async delete (id, options) {
+      return receivedIn(await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}', ofPage(id, options))))
     },
     list: <Document>(options: ChangedPagesOptions = {}) => iterate(listPage<Document>, options),
     listPage,

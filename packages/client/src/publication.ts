@@ -1,6 +1,6 @@
 import type { components } from './api.ts'
 import { createOwnDocuments, type OwnDocument, type PatchOptions } from './documents.ts'
-import { changeHeaders, unwrapPage, type ChangeOptions, type VersionedLandingPage,
+import { ofPage, unwrapPage, type ChangeOptions, type VersionedLandingPage,
   type WriteOptions } from './records.ts'
 import { iterate, unwrap, unwrapDeletion, unwrapList, type Api, type CallOptions, type List,
   type ListOptions } from './responses.ts'
@@ -64,62 +64,51 @@ export function createPublications (api: Api): Publications {
   const draft = createOwnDocuments(api, '/manage/landing_pages/{id}/draft')
   const deletedPagesPage = async ({ signal, ...query }: ListOptions = {}) =>
     await unwrapList(api.GET('/manage/deleted_pages', { params: { query }, signal }))
-  const requestOf = (id: string, { signal, ...options }: ChangeOptions) => ({
-    params: { path: { id } },
-    headers: changeHeaders(options),
-    signal
-  })
   return {
     getDraft: draft.getDocument,
     putDraft: draft.putDocument,
     patchDraft: draft.patchDocument,
     async discardDraft (id, options = {}) {
-      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/draft', requestOf(id, options)))
+      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/draft', ofPage(id, options)))
     },
-    async publication (id, { signal } = {}) {
-      return (await unwrap(api.GET('/manage/landing_pages/{id}/publication', {
-        params: { path: { id } },
-        signal
-      }))).data
+    async publication (id, options) {
+      return (await unwrap(api.GET('/manage/landing_pages/{id}/publication', ofPage(id, options)))).data
     },
     async publish (id, { baseVersion, ...options } = {}) {
       return await unwrapPage(api.POST('/manage/landing_pages/{id}/publish', {
-        ...requestOf(id, options),
+        ...ofPage(id, options),
         body: baseVersion === undefined ? {} : { base_version: baseVersion },
         parseAs: 'text'
       }))
     },
     async unpublish (id, options = {}) {
       return await unwrapPage(api.POST('/manage/landing_pages/{id}/unpublish', {
-        ...requestOf(id, options),
+        ...ofPage(id, options),
         parseAs: 'text'
       }))
     },
-    async getSchedule (id, { signal } = {}) {
-      return (await unwrap(api.GET('/manage/landing_pages/{id}/schedule', {
-        params: { path: { id } },
-        signal
-      }))).data
+    async getSchedule (id, options) {
+      return (await unwrap(api.GET('/manage/landing_pages/{id}/schedule', ofPage(id, options)))).data
     },
     async setSchedule (id, { publishAt, unpublishAt }, options = {}) {
       return (await unwrap(api.PUT('/manage/landing_pages/{id}/schedule', {
-        ...requestOf(id, options),
+        ...ofPage(id, options),
         body: { publish_at: timeOf(publishAt), unpublish_at: timeOf(unpublishAt) }
       }))).data
     },
     async removeSchedule (id, options = {}) {
-      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/schedule', requestOf(id, options)))
+      await unwrapDeletion(api.DELETE('/manage/landing_pages/{id}/schedule', ofPage(id, options)))
     },
     deletedPages: (options = {}) => iterate(deletedPagesPage, options),
     deletedPagesPage,
     async undelete (id, options = {}) {
       return await unwrapPage(api.POST('/manage/deleted_pages/{id}/restore', {
-        ...requestOf(id, options),
+        ...ofPage(id, options),
         parseAs: 'text'
       }))
     },
     async purge (id, options = {}) {
-      await unwrapDeletion(api.DELETE('/manage/deleted_pages/{id}', requestOf(id, options)))
+      await unwrapDeletion(api.DELETE('/manage/deleted_pages/{id}', ofPage(id, options)))
     }
   }
 }

@@ -76,6 +76,13 @@ export const changeHeaders = ({ ifMatch, wait }: WaitOptions & { readonly ifMatc
   prefer: wait === undefined ? undefined : `wait=${wait}`
 })
 
+/** A request about a page. */
+export const ofPage = (id: string, { signal, ...options }: ChangeOptions = {}) => ({
+  params: { path: { id } },
+  headers: changeHeaders(options),
+  signal
+})
+
 export function receivedIn ({ headers }: Response): Received {
   const reached = headers.get('landfall-publication')?.split(', ')
   return reached === undefined ? {} : { receipt: { settled: headers.has('preference-applied'), reached } }
