@@ -6,6 +6,9 @@ import type { Test } from 'tap'
 import { PASSWORD, type CreatedPage } from './app.ts'
 import { call, Owner } from './client.ts'
 
+/** Longer than anything takes on a busy machine, such as handing the browser 12 MB of files. */
+const WAIT_MS = 120_000
+
 /** Returns a browser profile without cookies, in which what a console must not do fails the test. */
 export async function newProfile (
   t: Test,
@@ -14,6 +17,7 @@ export async function newProfile (
 ): Promise<BrowserContext> {
   const profile = await browser.newContext({ reducedMotion: 'reduce', ...options })
   t.teardown(async () => await profile.close())
+  profile.setDefaultTimeout(WAIT_MS)
   profile.on('weberror', (error) => t.fail(`uncaught error: ${error.error().stack ?? error.error().message}`))
   profile.on('console', (message) => {
     // Chromium also prints every response that isn't successful.
