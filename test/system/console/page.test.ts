@@ -45,28 +45,6 @@ t.test('after a conflict, a person can go on editing', async (t) => {
   t.equal(await readText(id), ' {"title": "Original"}')
 })
 
-t.test('two tabs that save the same text cause no conflict', async () => {
-  const page = await showNew('[1]')
-  const other = await profile.newPage()
-  await other.goto(`${url}/console/#/pages/${page.id}`)
-  await typeAtStart(other, ' ')
-  await save(other)
-  await typeAtStart(tab, ' ')
-  await save(tab)
-  await tab.getByText('No unsaved changes').waitFor()
-  await other.close()
-})
-
-t.test('saving an unchanged text shows the newer version without a question', async (t) => {
-  const { id } = await showNew('{"title": "Original"}')
-  await owner.update(url, id, '{"title": "Theirs"}')
-  await tab.getByRole('button', { name: 'Save and publish' }).click()
-  await announced('This page was changed elsewhere')
-  await editorOf(tab).getByText('Theirs').waitFor()
-  await tab.getByText('No unsaved changes').waitFor()
-  t.equal(await readText(id), '{"title": "Theirs"}')
-})
-
 t.test('a tab that is shown again loads the newest version, unless it has unsaved changes', async (t) => {
   const comeBack = async () => await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
   const { id } = await showNew('{"title": "Original"}')
