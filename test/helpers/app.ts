@@ -8,8 +8,8 @@ import { startService, temporaryFolder, type Service } from './service.ts'
 
 export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
 
-/** No load shedding, because a test delays the event loop that it shares with its app. */
-const COMMON = { LOG_LEVEL: 'silent', MAX_EVENT_LOOP_DELAY_MS: '0' }
+/** A busy machine must cause no 503: neither by a late event loop nor by a late PostgreSQL. */
+const COMMON = { LOG_LEVEL: 'silent', MAX_EVENT_LOOP_DELAY_MS: '0', DATABASE_TIMEOUT_MS: '60000' }
 
 export interface TestAppOptions {
   /** Settings by environment variable; they override those of the tests. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, nextOf, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, nextOf, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
@@ -9,7 +9,7 @@ import { query } from '../../helpers/servers.ts'
 const SORTS = ['created', 'filename', 'byte_size']
 const SCAN_LIMIT = 20_000
 
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), DATABASE_TIMEOUT_MS: '60000' } })
+const app = await buildTestApp(t)
 const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
 const ask = async (url: string, account: Account) => await sendAs(app, account, 'GET', url)
 

@@ -25,7 +25,6 @@ async function startApp (t: Test, cdn: FakeCdn, more: Record<string, string> = {
     CDN_PURGE: 'http',
     CDN_PURGE_URL: cdn.url,
     CDN_PURGE_TOKEN: 'operators-token',
-    DATABASE_TIMEOUT_MS: '60000', // the apps of four tests share a process
     ...more
   }
   const app = await buildTestApp(t, { settings })

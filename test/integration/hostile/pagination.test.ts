@@ -84,7 +84,7 @@ for (const [name, kind] of Object.entries(kinds)) {
 
 t.test('many lists of one account are read one by one', async (t) => {
   const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), ...GENEROUS, DATABASE_TIMEOUT_MS: '60000' }
+    settings: { ...await testSettings(t), ...GENEROUS }
   })
   const account = await signUp(app)
   const other = await signUp(app)

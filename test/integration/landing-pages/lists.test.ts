@@ -1,6 +1,6 @@
 import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
-import { buildTestApp, createPage, nextOf, sendAs, signUp, testSettings, walkList,
+import { buildTestApp, createPage, nextOf, sendAs, signUp, walkList,
   type Account } from '../../helpers/app.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
@@ -12,7 +12,7 @@ const LISTS = ['/manage/landing_pages', '/manage/landing_page_summaries']
 const SORTS = ['created', 'updated', 'label']
 const SCAN_LIMIT = 20_000
 
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), DATABASE_TIMEOUT_MS: '60000' } })
+const app = await buildTestApp(t)
 const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
 
 const ask = async (url: string, account: Account) => await sendAs(app, account, 'GET', url)
