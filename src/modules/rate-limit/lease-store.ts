@@ -99,7 +99,7 @@ export interface LocalLimit extends WindowMessages {
   /** This process begins to use its first share, but not for clients that may have spent the limit. */
   useFirstShare: (nearLimit: ReadonlySet<string>) => void
   /** Continues with the counts of another process, which has reported the reads of some clients. */
-  adopt: (counts: ClientTable, reported: readonly string[], earlierId: string) => void
+  adopt: (counts: ClientTable, reported: readonly string[]) => void
 }
 
 interface Question {
@@ -312,10 +312,9 @@ export class LeaseStore {
       .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
     // From now on the others count on it that this process reports. If it can't, they keep the share back.
     if (!reported.every((clients) => clients !== undefined) || !canContinue()) return false
-    const earlierId = members.id
     const continued = members.continueAs(departed, now)
     for (const [index, [, limit]] of limits.entries()) {
-      limit.adopt(counts[index] as ClientTable, reported[index] as string[], earlierId)
+      limit.adopt(counts[index] as ClientTable, reported[index] as string[])
     }
     await continued
     return true

@@ -6,7 +6,7 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
 export class Lease {
-  /** The process to which its reads are granted: this one, or the one that it was before. */
+  /** The process to which its reads are granted: this one, the one that it was before, or a new id. */
   readonly processId: string
   /** The id of this process under which it has reported its share to this window; empty if it hasn't. */
   reportedFor = ''

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { ClientTable } from './client-table.ts'
@@ -62,7 +63,7 @@ export class LeasedLimit {
       useFirstShare: (clients) => {
         this.#nearLimit = { clients, until: clock.now() + options.timeWindow + 2 * VALID_MS }
       },
-      adopt: (counts, reported, earlierId) => this.#adopt(counts, reported, earlierId)
+      adopt: (counts, reported) => this.#adopt(counts, reported)
     })
   }
 
@@ -265,7 +266,7 @@ export class LeasedLimit {
   }
 
   /** Continues with the counts of another process. Asks for the windows of clients that it has reported. */
-  #adopt (counts: ClientTable, reported: readonly string[], earlierId: string): void {
+  #adopt (counts: ClientTable, reported: readonly string[]): void {
     this.#clients = counts
     this.#nearLimit = undefined
     const now = clock.now()
@@ -273,11 +274,12 @@ export class LeasedLimit {
       const known = this.#leases.get(key)
       if (known?.asking === true) known.reportPending = true
       if (known !== undefined && (known.asking || now < known.resetAt)) continue
-      const lease = new Lease(earlierId)
+      const lease = new Lease(id)
       this.#leases.set(key, lease, now)
       this.#ask(key, lease)
     }
   }
+    const id = randomUUID() // under its first id, this process has handed over reads that may be uncounted
 
   #moveEnd (key: string, id: number, leftMs: number): void {
     const lease = this.#leases.get(key)

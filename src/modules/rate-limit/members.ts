@@ -157,8 +157,9 @@ export class Members {
       const seenAt = clock.now() - Number(age)
       this.#members.set(member, { ...parse(member, MAY_HAVE_SHARE), since: seenAt, seenAt })
     }
-    this.#members.delete(this.id)
-    this.#replaced = { [this.id]: this.#heartbeat('replaced', since) }
+    const replaced = this.#heartbeat('replaced', since)
+    this.#replaced = { [this.id]: replaced }
+    this.#members.set(this.id, { ...parse(this.id, replaced), since, seenAt: since })
     this.#hadFirstShareUntil = -Infinity
     this.id = id
     this.#beats = Number(beats)
