@@ -45,6 +45,8 @@ export class Lease {
   localFrom = -1
   /** Whether no process has reads of the window left. */
   exhausted = false
+  /** Since when reads have waited for other processes, none of which has returned any; Infinity otherwise. */
+  silentSince = Infinity
   /** Whether a request for more reads is under way. */
   asking = false
   /** Whether Redis lists this process as one that may hold unspent reads. */
@@ -64,8 +66,9 @@ export class Lease {
     return { allowed: true, used: this.total - this.left, resetAt: this.resetAt }
   }
 
-  get refusal (): Count {
-    return { allowed: false, used: this.total, resetAt: this.resetAt }
+  /** @param max the limit: none of it is left for the client, although others may hold some */
+  refusal (max: number): Count {
+    return { allowed: false, used: max, resetAt: this.resetAt }
   }
 
   /** Allows as many waiting reads as there are reads left. Returns their number. */
@@ -79,8 +82,8 @@ export class Lease {
   }
 
   /** Refuses all waiting reads. */
-  refuseWaiting (): void {
-    for (const resolve of this.waiting.splice(0)) resolve(this.refusal)
+  refuseWaiting (max: number): void {
+    for (const resolve of this.waiting.splice(0)) resolve(this.refusal(max))
   }
 
   /** Reads that this process allowed without Redis and has not reported. */

@@ -135,7 +135,7 @@ export class LeasedLimit {
       if (--lease.left === lease.askAt && !lease.asking && this.#reachable) this.#ask(key, lease)
       return lease.count
     }
-    if (lease.exhausted) return lease.refusal
+    if (lease.exhausted) return lease.refusal(this.#options.max)
     return this.#reachable ? this.#wait(key, lease) : this.#takeLeasedLocally(lease)
   }
 
@@ -145,7 +145,7 @@ export class LeasedLimit {
       this.stats.countedLocally++
       lease.countLocally(this.#options.max)
     }
-    if (lease.left === 0) return lease.refusal
+    if (lease.left === 0) return lease.refusal(this.#options.max)
     lease.left--
     return lease.count
   }
@@ -196,10 +196,12 @@ export class LeasedLimit {
       do {
         const outcome = await requests.ask(key, lease)
         fruitless = lease.serveWaiting() > 0 ? 0 : fruitless + 1
+        if (outcome !== 'recalled') lease.silentSince = Infinity
         if (outcome === 'continue' && fruitless < MAX_FRUITLESS) continue
         const wait = outcome === 'recalled' ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait !== undefined) await sleep(wait)
         else if (lease.isLost && !lease.ignoresSilent) lease.ignoresSilent = true
+        else if (outcome === 'recalled' && this.#mayStillAnswer(lease)) lease.refuseWaiting(this.#options.max)
         else this.#exhaust(lease)
       } while (lease.waiting.length > 0)
     } catch {
@@ -213,11 +215,18 @@ export class LeasedLimit {
     }
   }
 
+  /** Whether a process that has not answered may have paused only, so that a later read asks again. */
+  #mayStillAnswer (lease: Lease): boolean {
+    const now = clock.now()
+    lease.silentSince = Math.min(lease.silentSince, now)
+    return now < lease.silentSince + VALID_MS
+  }
+
   #exhaust (lease: Lease): void {
     lease.exhausted = true
     lease.total = this.#options.max // what a dead process may have allowed is spent
     this.stats.exhausted++
-    lease.refuseWaiting()
+    lease.refuseWaiting(this.#options.max)
   }
 
   /** Counts the waiting reads locally, because Redis has become unreachable. */
@@ -270,6 +279,7 @@ export class LeasedLimit {
     this.#clients = counts
     this.#nearLimit = undefined
     const now = clock.now()
+    const id = randomUUID() // under its first id, this process has handed over reads that may be uncounted
     for (const key of reported) {
       const known = this.#leases.get(key)
       if (known?.asking === true) known.reportPending = true
@@ -279,7 +289,6 @@ export class LeasedLimit {
       this.#ask(key, lease)
     }
   }
-    const id = randomUUID() // under its first id, this process has handed over reads that may be uncounted
 
   #moveEnd (key: string, id: number, leftMs: number): void {
     const lease = this.#leases.get(key)

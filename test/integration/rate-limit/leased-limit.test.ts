@@ -193,6 +193,27 @@ t.test('a read waits for the recalled reads of a slow process', async (t) => {
   t.notOk(await take(one, 'a'))
 })
 
+t.test('a process that pauses for longer than a read waits costs a client one read at most', async (t) => {
+  const url = await claimRedis(t)
+  const [paused, other] = await startReplicas(t, [url, url])
+  const [one, two] = [paused!.limit(100), other!.limit(100)]
+  await spend(one, 'a', 60)
+  const { redis } = paused!
+  const listeners = redis.listeners('message')
+  redis.removeAllListeners('message')
+  redis.on('message', (channel, message) => {
+    setTimeout(() => listeners.forEach((hear) => hear(channel, message)), 600)
+  })
+  let passed = 60
+  const refused = []
+  while (passed < 100 && refused.length < 3) {
+    if (await take(two, 'a')) passed++
+    else refused.push(passed)
+  }
+  t.equal(passed, 100)
+  t.equal(refused.length, 1, `refused after ${refused}`)
+})
+
 t.test('reads that are recalled before their lease arrives are returned when it arrives', async (t) => {
   const url = await claimRedis(t)
   const [slow, other] = await startReplicas(t, [url, url])
