@@ -50,7 +50,7 @@ t.test('a new process allows first reads without asking Redis, alone and beside 
       await spend(alone.limit, `client ${client}`)
     t.equal(passed, LIMIT)
   }
-  await pass(offset, 65, [alone, second, third].map(({ replica }) => replica))
+  await pass(offset, 66, [alone, second, third].map(({ replica }) => replica))
   t.same([alone, second, third].map(({ limit }) => shareOf(limit)), [6, 6, 6], 'a minute later: their shares')
 })
 
@@ -105,7 +105,7 @@ t.test('a client gets exactly its limit while processes start under its reads', 
       fc.array(delays, { minLength: 6, maxLength: 6 }),
       async (old, bursts, turns, waits) => {
         const replicas = await startReplicas(t, Array<string>(old).fill(url))
-        await pass(offset, 65, replicas)
+        await pass(offset, 66, replicas)
         const limits = replicas.map((replica) => replica.limit(LIMIT))
         const passed = [0, 0, 0]
         const readAll = async (reads: readonly (readonly [at: number, client: number])[]): Promise<void> => {

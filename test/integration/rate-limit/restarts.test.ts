@@ -24,7 +24,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
   })
   for (const { max, bursts } of fc.sample(restarted, 5)) {
     const replicas = await startReplicas(t, [url, url, url])
-    await pass(offset, 65, replicas)
+    await pass(offset, 66, replicas)
     await Promise.all(replicas.map(async ({ members }) => await members.start()))
     const nameSpace = randomUUID() // processes of the last round may still put back a window
     let limits = replicas.map((replica) => replica.limit(max, { nameSpace }))
@@ -50,7 +50,7 @@ t.test('a client gets exactly its limit while processes are restarted under its 
   const offset = settableClock(t)
   for (const count of [2, 4]) {
     const replicas = await startReplicas(t, Array<string>(count).fill(url))
-    await pass(offset, 65, replicas)
+    await pass(offset, 66, replicas)
     for (const { members } of replicas) await members.start()
     const limits = replicas.map((replica) => replica.limit(30))
     const allowed = new Map(Array.from({ length: 40 }, (_, client) => [`${count} ${client}`, 0]))
@@ -86,7 +86,7 @@ t.test('a client that has spent its limit gets no read from a process that start
   const url = await claimRedis(t)
   const offset = settableClock(t)
   const replicas = await startReplicas(t, [url, url])
-  await pass(offset, 65, replicas)
+  await pass(offset, 66, replicas)
   const [stopping, staying] = replicas as [Replica, Replica]
   const limits = replicas.map((replica) => replica.limit(30))
   const clients = Array.from({ length: 18 }, (_, client) => `client ${client}`)
