@@ -12,6 +12,9 @@ import { until } from '../../helpers/until.ts'
 // Three processes at the default limit, with shares: what clients get, before, with and after faults.
 
 const LIMIT = 30
+const WINDOW_MS = 60_000
+/** For several rolling restarts on a busy machine. */
+const MAX_RESTARTS_MS = 300_000
 /** Two thirds of the limit, divided by three. */
 const SHARE = 6
 /** Two thirds of the limit, divided by four. */
@@ -230,22 +233,29 @@ t.test('a client gets exactly its limit during and after a rolling restart', asy
     'every process has its share',
     MAX_WITHOUT_SHARE_MS
   )
-  const clients = Array.from({ length: 4 }, newClient)
-  const total = new Map(clients.map((client) => [client, 0]))
-  const readAll = async (reads: number) => {
-    for (const client of clients) {
-      total.set(client, total.get(client)! + passed(await readInTurn(restarted, client, reads)))
+  /** Returns how many reads each client gets; nothing if its window ended meanwhile, on a busy machine. */
+  const readDuringRestart = async (): Promise<number[] | undefined> => {
+    const begun = performance.now()
+    const total = new Map(Array.from({ length: 4 }, () => [newClient(), 0]))
+    const readAll = async (reads: number) => {
+      for (const [client, sum] of total) {
+        total.set(client, sum + passed(await readInTurn(restarted, client, reads)))
+      }
     }
+    await readAll(7)
+    for (const [index, stopping] of [...restarted].entries()) {
+      restarted[index] = await startOther()
+      const [code] = await Promise.all([stopping.end('SIGTERM'), readAll(4)])
+      t.equal(code, 0)
+      await readAll(1)
+    }
+    await readAll(LIMIT)
+    return performance.now() < begun + WINDOW_MS ? [...total.values()] : undefined
   }
-  await readAll(7)
-  for (const [index, stopping] of [...restarted].entries()) {
-    restarted[index] = await startOther()
-    const [code] = await Promise.all([stopping.end('SIGTERM'), readAll(4)])
-    t.equal(code, 0)
-    await readAll(1)
-  }
-  await readAll(LIMIT)
-  t.same([...total.values()], [LIMIT, LIMIT, LIMIT, LIMIT])
+  t.same(
+    await until(readDuringRestart, 'a restart within a window', MAX_RESTARTS_MS),
+    [LIMIT, LIMIT, LIMIT, LIMIT]
+  )
   t.equal(passed(await readInTurn(restarted, newClient(), LIMIT + 3)), LIMIT, 'a new client')
 })
 
