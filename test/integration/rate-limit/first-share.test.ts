@@ -55,7 +55,7 @@ t.test('a new process allows first reads without asking Redis, alone and beside 
 })
 
 t.test('processes that start at the same time share a quarter of the limit', async (t) => {
-  for (let round = 0; round < 4; round++) {
+  for (let round = 0; round < 2; round++) {
     const url = await claimRedis(t)
     const replicas = await startReplicas(t, Array<string>(4).fill(url))
     const limits = replicas.map((replica) => replica.limit(LIMIT))
@@ -136,7 +136,7 @@ t.test('a client gets exactly its limit while processes start under its reads', 
         if (passed.some((reads) => reads !== LIMIT)) throw new Error(`${passed} of ${LIMIT}`)
       }
     ),
-    { numRuns: 8, endOnFailure: true }
+    { numRuns: 4, endOnFailure: true }
   )
 })
 
@@ -162,8 +162,9 @@ t.test('a new process has its first share when a process that was killed no long
   t.equal(await spend(limits[1], 'spent'), LIMIT)
   replicas[1]!.members.close()
   replicas[1]!.redis.close()
-  const { limit } = await start(t, url, replicas[0])
+  const { replica, limit } = await start(t, url, replicas[0])
   t.equal(shareOf(limit), 0, 'it may be alive, and not know of this process')
+  await pass(settableClock(t), 4, [replicas[0]!, replica])
   await until(() => shareOf(limit) > 0)
   t.notOk(await take(limit, 'spent'))
   t.equal(await spend(limit, 'new', 5), 5)

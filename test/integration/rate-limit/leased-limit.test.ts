@@ -38,7 +38,7 @@ t.test('exactly the limit passes, in whatever order reads and messages arrive', 
         return passed === Math.min(max, reads.flat().length)
       }
     ),
-    { numRuns: 60 }
+    { numRuns: 30 }
   )
 })
 
@@ -72,7 +72,7 @@ t.test('no window admits more than the limit when clocks jump and processes are 
         return passed <= max
       }
     ),
-    { numRuns: 60 }
+    { numRuns: 30 }
   )
 })
 
@@ -102,7 +102,7 @@ t.test('none of several successive windows admits more than the limit', async (t
         return passed >= Math.min(max, steps[0]?.reads.length ?? 0) && passed <= max * windows.size
       }
     ),
-    { numRuns: 25 }
+    { numRuns: 12 }
   )
 })
 

@@ -22,7 +22,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
     max: fc.integer({ min: 3, max: 150 }),
     bursts: fc.array(fc.array(fc.nat(2), { minLength: 1, maxLength: 30 }), { minLength: 4, maxLength: 10 })
   })
-  for (const { max, bursts } of fc.sample(restarted, 5)) {
+  for (const { max, bursts } of fc.sample(restarted, 3)) {
     const replicas = await startReplicas(t, [url, url, url])
     await pass(offset, 66, replicas)
     await Promise.all(replicas.map(async ({ members }) => await members.start()))

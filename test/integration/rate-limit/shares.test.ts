@@ -53,7 +53,7 @@ t.test('exactly the limit passes, however the reads of a new client are routed',
         return passed === Math.min(max, bursts.flat().length)
       }
     ),
-    { numRuns: 100 }
+    { numRuns: 40 }
   )
 })
 
@@ -218,7 +218,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
       }
       return true
     }),
-    { numRuns: 8, endOnFailure: true }
+    { numRuns: 4, endOnFailure: true }
   )
   t.ok(continued > 0, `${continued} processes continue after others`)
 })
