@@ -105,7 +105,7 @@ t.test('a search beside writes keeps what they store', async (t) => {
   const account = await signUp(app)
   const assets = await Promise.all(Array.from({ length: 4 }, async () => await uploaded(account)))
   const pages = await pagesOf(account, Array.from({ length: 10 }, () => '[]'))
-  for (let round = 0; round < 20; round++) {
+  for (let round = 0; round < 8; round++) {
     await forget(account)
     const written = pages.map((id, index) =>
       [id, assets[(round + index) % 4] as { id: string, url: string }] as const

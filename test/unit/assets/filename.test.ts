@@ -30,13 +30,8 @@ const cases: [given: string | undefined, clean: string][] = [
 ]
 
 t.test('file names are sanitized', async (t) => {
-  for (const [given, clean] of cases) {
-    t.equal(
-      cleanFilename(given),
-      clean,
-      `case ${cases.findIndex((entry) => entry[0] === given)}`
-    )
-  }
+  // A name of a test can't have all of these characters.
+  for (const [index, [given, clean]] of cases.entries()) t.equal(cleanFilename(given), clean, `case ${index}`)
 })
 
 t.test('any input becomes a valid file name, and sanitizing it again changes nothing', async (t) => {
@@ -52,7 +47,7 @@ t.test('any input becomes a valid file name, and sanitizing it again changes not
           name === name.normalize('NFC') && name !== '.' && name !== '..' && cleanFilename(name) === name
       }
     ),
-    { numRuns: 2000 }
+    { numRuns: 500 }
   )
   t.pass()
 })
