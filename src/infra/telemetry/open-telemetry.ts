@@ -7,7 +7,6 @@ import { resourceFromAttributes } from '@opentelemetry/resources'
 import { AlwaysOffSampler, AlwaysOnSampler, BasicTracerProvider, BatchSpanProcessor, ParentBasedSampler,
   TraceIdRatioBasedSampler, type Sampler, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import type { FastifyBaseLogger } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import type { Config } from '../../config.ts'
 import { withTimeLimit } from '../system/time-limit.ts'
 import type { QueryHook } from './query-hooks.ts'
@@ -92,36 +91,28 @@ export async function createTracer (settings: TracerSettings, log: FastifyBaseLo
     },
 
     /** Returns a hook that creates a span for every query of a traced request. */
-    queryHook: (system: 'postgresql' | 'redis'): QueryHook =>
-      createQueryHook(system, (name, attributes) => {
-        const parent = activeSpan.getStore()
-        return parent &&
-          tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, trace.setSpan(ROOT_CONTEXT, parent))
-      }),
+    queryHook: (system: 'postgresql' | 'redis'): QueryHook => (text) => {
+      const parent = activeSpan.getStore()
+      if (parent === undefined) return () => {}
+      const name = system === 'redis' ? 'redis' : nameOf(text)
+      const attributes = { 'db.system.name': system, ...text !== '' && { 'db.query.text': text } }
+      const context = trace.setSpan(ROOT_CONTEXT, parent)
+      const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, context)
+      return (error) => {
+        if (error !== undefined) {
+          // The code instead of the message, because PostgreSQL's messages quote values.
+          const { code, name } = error as { code?: unknown, name?: string }
+          span.setStatus({ code: SpanStatusCode.ERROR })
+          span.setAttribute('error.type', typeof code === 'string' ? code : name ?? 'error')
+        }
+        span.end()
+      }
+    },
 
     /** Sends the remaining spans within a time limit. Never rejects. */
     async close (): Promise<void> {
       await withTimeLimit(provider.shutdown(), FLUSH_TIMEOUT_MS)
         .catch((error: unknown) => diag.error(error instanceof Error ? error.message : String(error)))
-    }
-  }
-}
-
-type StartSpan = (name: string, attributes: Record<string, string>) => Span | undefined
-
-function createQueryHook (system: 'postgresql' | 'redis', startSpan: StartSpan): QueryHook {
-  return (text) => {
-    const name = system === 'redis' ? 'redis' : nameStatement(text)
-    const span = startSpan(name, { 'db.system.name': system, ...(text !== '' && { 'db.query.text': text }) })
-    return (error) => {
-      if (span === undefined) return
-      if (error !== undefined) {
-        // The code instead of the message, because PostgreSQL's messages quote values.
-        const { code, name } = error as { code?: unknown, name?: string }
-        span.setStatus({ code: SpanStatusCode.ERROR })
-        span.setAttribute('error.type', typeof code === 'string' ? code : name ?? 'error')
-      }
-      span.end()
     }
   }
 }
@@ -168,17 +159,8 @@ function logExportErrors (log: FastifyBaseLogger): void {
 /** Changes of data, without `FOR UPDATE OF` and `DO UPDATE SET`. */
 const CHANGES = /(?<!\b(?:FOR|KEY|DO)\s+)\b(INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+([\w."]+)/gi
 
-/** Limited in size, because Prisma generates a different statement for every length of a list. */
-const names = new LRUCache<string, string>({ max: 500 })
-
 /** Returns a short name for a statement: its verb and its table, such as `UPDATE landing_pages`. */
-function nameStatement (text: string): string {
-  let name = names.get(text)
-  if (name === undefined) names.set(text, name = findName(text))
-  return name
-}
-
-function findName (text: string): string {
+function nameOf (text: string): string {
   // A WITH query is named after the part that its rows come from, or else after its last change of data: the
   // earlier ones prepare it.
   const source = /\bFROM\s+(\w+)\s*$/i.exec(text)?.[1]
