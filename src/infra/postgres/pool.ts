@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks'
 import pg from 'pg'
 import type { QueryHook } from '../telemetry/query-hooks.ts'
 import { connectionOptions, messageOf, type Connection } from './connection.ts'
-import { positional, preparationFault, renewed, TYPES, type Statement, type StatementRunner,
+import { isPreparationFault, positional, TYPES, type Statement, type StatementRunner,
   type Values } from './statement.ts'
 import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
 
@@ -40,8 +40,8 @@ type SendQuery = (query: pg.QueryConfig) => Promise<pg.QueryResult>
 export class BoundedPool extends pg.Pool implements StatementRunner {
   readonly #timeoutMs: number
   readonly #queryHook: QueryHook | undefined
-  /** What is sent for statements that failed because they were prepared, by their names. */
-  readonly #replacements = new Map<string, { readonly text: string, readonly name: string | undefined }>()
+  /** The names of statements that failed because they were prepared. */
+  readonly #unprepared = new Set<string>()
 
   /** @throws {Error} if the connection URL is invalid; the message doesn't contain the URL */
   constructor ({ connection, max, timeoutMs, queryHook }: PoolSettings) {
@@ -77,26 +77,20 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
    * Runs a prepared statement and returns its rows.
    *
    * A pooler in transaction mode should track prepared statements (PgBouncer 1.21,
-   * `max_prepared_statements`). A statement whose name is lost is no longer prepared. One whose plan a change
-   * of the schema has made invalid is prepared under a new name.
+   * `max_prepared_statements`). A statement whose name is lost, or whose plan a change of the schema has made
+   * invalid, is no longer prepared: behind a pooler, a new connection wouldn't help.
    */
   async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
-    const ordered = positional(statement, values)
+    const { text, name } = statement
+    const query = { text, values: positional(statement, values), types: TYPES }
     return await this.#withConnection(async (send) => {
-      const findCurrent = () => this.#replacements.get(statement.name) ?? statement
-      const { text, name } = findCurrent()
+      if (this.#unprepared.has(name)) return (await send(query)).rows
       try {
-        return (await send({ text, name, values: ordered, types: TYPES })).rows
+        return (await send({ ...query, name })).rows
       } catch (error) {
-        // These errors occur before the statement has any effect, so even a write can be repeated.
-        const fault = preparationFault(error)
-        if (fault === undefined || name === undefined) throw error
-        // Another call may have replaced it already. Behind a pooler, a new connection wouldn't help.
-        if (findCurrent().name === name) {
-          const next = fault === 'outdated' ? renewed({ ...statement, text }) : { text, name: undefined }
-          this.#replacements.set(statement.name, next)
-        }
-        return (await send({ text, values: ordered, types: TYPES })).rows
+        if (!isPreparationFault(error)) throw error
+        this.#unprepared.add(name)
+        return (await send(query)).rows
       }
     })
   }

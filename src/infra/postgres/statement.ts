@@ -41,7 +41,8 @@ export function statement<Row> (text: string): Statement<Row> {
     if (!parameters.includes(name)) parameters.push(name)
     return `$${parameters.indexOf(name) + 1}`
   })
-  return { text: positional, parameters, name: nameOf(positional) }
+  const hash = createHash('sha256').update(positional).digest('base64url').slice(0, 22)
+  return { text: positional, parameters, name: `landfall_${hash}` }
 }
 
 /** SQLSTATE unique_violation. */
@@ -50,9 +51,6 @@ const UNIQUE_VIOLATION = '23505'
 /** Whether a statement failed because a row with the same unique columns exists. */
 export const isUniqueViolation = (error: unknown): boolean =>
   (error as { code?: unknown }).code === UNIQUE_VIOLATION
-
-const nameOf = (text: string): string =>
-  `landfall_${createHash('sha256').update(text).digest('base64url').slice(0, 22)}`
 
 /** Returns values in the order of the placeholders. @throws {TypeError} if one is missing */
 export function positional ({ parameters }: Statement<unknown>, values: Values = {}): unknown[] {
@@ -64,24 +62,15 @@ export function positional ({ parameters }: Statement<unknown>, values: Values =
   })
 }
 
-/** Returns the same statement under a new name, which no connection and no pooler knows yet. */
-export function renewed<Row> ({ text, parameters }: Statement<Row>): Statement<Row> {
-  const changed = `${text} --`
-  return { text: changed, parameters, name: nameOf(changed) }
-}
+/**
+ * SQLSTATEs of prepared statements: a migration has changed the result columns of the plan, the connection
+ * doesn't know the name, or another client of the pooler has used it.
+ */
+const PREPARATION_FAULTS: readonly unknown[] = ['0A000', '26000', '42P05']
 
-/** SQLSTATE of a cached plan whose result columns were changed by a migration. */
-const CHANGED_RESULT = '0A000'
-/** SQLSTATEs of a name that the connection doesn't know, or that another client of the pooler has used. */
-const UNKNOWN_NAME = '26000'
-const DUPLICATE_NAME = '42P05'
-
-/** Classifies errors of prepared statements: the plan is outdated, or the name is lost. Else undefined. */
-export function preparationFault (error: unknown): 'outdated' | 'lost' | undefined {
-  const { code } = error as { code?: unknown }
-  if (code === CHANGED_RESULT) return 'outdated'
-  return code === UNKNOWN_NAME || code === DUPLICATE_NAME ? 'lost' : undefined
-}
+/** Whether a statement failed, without any effect, only because it was prepared. */
+export const isPreparationFault = (error: unknown): boolean =>
+  PREPARATION_FAULTS.includes((error as { code?: unknown }).code)
 
 /** pg's types, except that `bigint` is a BigInt, as with Prisma. */
 export const TYPES: pg.CustomTypesConfig = {

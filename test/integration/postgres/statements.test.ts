@@ -98,15 +98,6 @@ t.test('changing a column type while statements run causes no error and no dupli
   t.same(await query(url, 'SELECT count(*)::int AS count, max(id) AS last FROM items'), [expected])
 })
 
-t.test('after a column change, each connection prepares the statement exactly once more', async (t) => {
-  const { pool, url } = await openWithTable(t)
-  await pool.run(FIND, [1])
-  await query(url, 'ALTER TABLE items ALTER COLUMN text TYPE varchar')
-  for (let n = 0; n < 20; n++) await pool.run(FIND, [1])
-  const prepared = (await pool.run(PREPARED, [])).filter(({ statement }) => statement.startsWith(FIND.text))
-  t.equal(prepared.length, 2)
-})
-
 t.test('a statement is no longer prepared after its name was lost or already taken', async (t) => {
   const { url } = await openWithTable(t)
   const taken = `PREPARE ${pg.escapeIdentifier(FIND.name)} (int) AS SELECT 1 AS somebody, $1 AS other`
