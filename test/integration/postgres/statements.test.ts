@@ -141,6 +141,8 @@ t.test('the embedded PostgreSQL prepares statements, also after errors and schem
       await t.rejects(pool.run(INSERT, [1, 'again']), { code: '23505' })
       t.same(await pool.run(FIND, [2]), [])
       await t.rejects(pool.run(statement('SELECT nothing FROM items'), []), { code: '42703' })
+      const { rows } = await pool.query({ text: "SELECT repeat('x', $1::int) AS text", values: [300_000] })
+      t.equal(rows[0].text.length, 300_000, 'a response in several chunks')
     }
     const prepared = [FIND, INSERT, PREPARED].map(({ text }) => ({ statement: text }))
     t.same(await pool.run(PREPARED, []), prepared, `session ${session}`)
