@@ -27,9 +27,7 @@ export async function runWorkers (config: Config, log: FastifyBaseLogger): Promi
 }
 
 class Primary {
-  #config: Config
-  /** The port on which all workers listen: PORT, or the one that the system chose for 0. */
-  #port = 0
+  readonly #config: Config
   readonly #log: FastifyBaseLogger
   readonly #workers = new Set<WorkerProcess>()
   readonly #metrics = new ClusterMetrics(this.#workers)
@@ -54,10 +52,11 @@ class Primary {
       })
     }
 
+    let port = 0
     try {
       // One worker starts first, so that it migrates for all and an error at start is reported only once.
       const first = this.#fork()
-      this.#port = await first.listening
+      port = await first.listening
       const others = Array.from({ length: this.#isEnding ? 0 : WEB_CONCURRENCY - 1 }, () => this.#fork())
       await Promise.all(others.map(async ({ listening }) => await listening))
       for (const worker of [first, ...others]) this.#replaceWhenEnded(worker)
@@ -67,7 +66,7 @@ class Primary {
     }
     // After a signal, #onSignal ends the process.
     if (!this.#isEnding) {
-      this.#log.info({ host: HOST, port: this.#port, workers: WEB_CONCURRENCY }, 'all workers are listening')
+      this.#log.info({ host: HOST, port, workers: WEB_CONCURRENCY }, 'all workers are listening')
     }
   }
 
@@ -102,8 +101,6 @@ class Primary {
       while (next === undefined) {
         await sleep(delayMs, undefined, { signal: this.#ending.signal }).catch(() => {})
         if (this.#isEnding) return
-        // With PORT=0, a worker that starts while no other runs would get a new port, so keep the old one.
-        if (this.#workers.size === 0) this.#config = { ...this.#config, PORT: this.#port }
         try {
           next = this.#fork()
         } catch (error) {
@@ -155,7 +152,7 @@ const isOrderly = ({ code, signal }: WorkerEnd): boolean =>
  * The sums of all workers' metrics. They include the counts of workers that ended, because Prometheus takes a
  * falling sum for a restart and would count the other workers' shares twice.
  */
-export class ClusterMetrics {
+class ClusterMetrics {
   readonly #workers: ReadonlySet<WorkerProcess>
   readonly #own = new Registry()
   readonly #restarts: Counter

@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { PASSWORD, testSettings } from '../../helpers/app.ts'
 import { ask, Owner } from '../../helpers/client.ts'
 import { claimRedis, freePort, listen } from '../../helpers/servers.ts'
-import { PROJECT, runService, startService, type Service } from '../../helpers/service.ts'
+import { runService, startService, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 const settings = async (t: Test): Promise<Record<string, string>> => ({
@@ -199,32 +199,4 @@ t.test('when the primary is killed, its workers finish the requests in flight an
   t.same(await Promise.all(inFlight), Array(8).fill(200))
   while (running(workers).length > 0) await sleep(20)
   t.pass('otherwise this test would time out')
-})
-
-t.test('with PORT=0 all workers share one port, including replacements', async (t) => {
-  const { PATH = '', HOME = '/' } = process.env
-  const child = spawn(process.execPath, ['dist/cli/landfall.js', 'serve'], {
-    cwd: PROJECT,
-    env: { PATH, HOME, PORT: '0', ...await settings(t) },
-    stdio: ['ignore', 'pipe', 'inherit']
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  let output = ''
-  child.stdout.setEncoding('utf8').on('data', (data: string) => {
-    output += data
-  })
-  const said = async (message: string, times = 1) => {
-    while (output.split(message).length <= times) await sleep(20)
-  }
-  await said('all workers are listening')
-  const port = linesOf(output).find(({ msg }) => msg === 'all workers are listening')?.port
-  t.ok(Number(port) > 0)
-  const url = `http://127.0.0.1:${port}/health/live`
-  t.equal(await statusOf(url), 200)
-  for (const pid of workersOf({ child })) process.kill(pid, 'SIGKILL')
-  await said('the replacement worker is listening', 2)
-  t.equal(await statusOf(url), 200)
-  const ended = once(child, 'exit')
-  child.kill('SIGINT')
-  t.same(await ended, [0, null])
 })
