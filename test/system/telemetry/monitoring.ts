@@ -13,27 +13,23 @@ import { until } from '../../helpers/until.ts'
 const FOLDER = join(PROJECT, 'deploy/monitoring')
 const read = (name: string): string => readFileSync(join(FOLDER, name), 'utf8')
 
-export interface PrometheusOptions {
-  /** Ports of /metrics by the address of the example that they replace. */
-  readonly ports: Readonly<Record<string, readonly number[]>>
-  /** Whether minutes of the rules are seconds. */
-  readonly isFast?: boolean
-}
-
-/** Starts Prometheus with shorter intervals; returns a query function. */
+/**
+ * Starts Prometheus with shorter intervals; returns a query function.
+ *
+ * @param ports of /metrics, by the address of the example that each replaces
+ */
 export async function startPrometheus (
   t: Teardown,
-  { ports, isFast = false }: PrometheusOptions
+  ports: Readonly<Record<string, number>>
 ): Promise<(expression: string) => Promise<number[]>> {
   const folder = temporaryFolder(t)
   const port = await freePort()
   let settings = read('prometheus.yml').replaceAll(/_interval: 15s/g, '_interval: 500ms')
-  for (const [address, replacements] of Object.entries(ports)) {
-    settings = settings.replace(`'${address}'`, replacements.map((port) => `'127.0.0.1:${port}'`).join(', '))
+  for (const [address, metricsPort] of Object.entries(ports)) {
+    settings = settings.replace(address, `127.0.0.1:${metricsPort}`)
   }
-  const rules = read('prometheus-rules.yml')
   writeFileSync(join(folder, 'prometheus.yml'), settings)
-  writeFileSync(join(folder, 'prometheus-rules.yml'), isFast ? inSeconds(rules) : rules)
+  writeFileSync(join(folder, 'prometheus-rules.yml'), read('prometheus-rules.yml'))
   const api = `http://127.0.0.1:${port}`
   await run(t, provide('prometheus'), [
     `--config.file=${join(folder, 'prometheus.yml')}`,
@@ -77,7 +73,6 @@ interface Message {
 }
 
 export interface Alertmanager {
-  readonly port: number
   /** The messages to the pager about alerts that fire. */
   readonly pages: readonly Message[]
   /** Returns the alerts that fire. */
@@ -86,7 +81,7 @@ export interface Alertmanager {
   send(alerts: readonly Pick<AlertmanagerAlert, 'labels'>[]): Promise<void>
 }
 
-/** Starts Alertmanager with the example; its minutes are seconds. */
+/** Starts Alertmanager with the example. */
 export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
   const folder = temporaryFolder(t)
   const port = await freePort()
@@ -103,7 +98,7 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
     '127.0.0.1:9095',
     `127.0.0.1:${receiverPort}`
   )
-  writeFileSync(join(folder, 'alertmanager.yml'), inSeconds(settings.replace('30s', '500ms')))
+  writeFileSync(join(folder, 'alertmanager.yml'), settings.replace('group_wait: 30s', 'group_wait: 500ms'))
   const api = `http://127.0.0.1:${port}`
   await run(t, provide('alertmanager'), [
     `--config.file=${join(folder, 'alertmanager.yml')}`,
@@ -113,7 +108,6 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
     '--log.level=warn'
   ], api)
   return {
-    port,
     pages,
     alerts: async () => await (await fetch(`${api}/api/v2/alerts`)).json() as AlertmanagerAlert[],
     send: async (alerts) => {
@@ -122,8 +116,6 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
     }
   }
 }
-
-const inSeconds = (text: string): string => text.replaceAll(/\b(\d+)m\b/g, '$1s')
 
 /** Starts a program and waits until it is ready; the end of the test kills it. */
 async function run (t: Teardown, program: string, args: readonly string[], api: string): Promise<void> {
