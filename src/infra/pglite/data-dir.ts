@@ -17,10 +17,7 @@ const OTHERS = 0o077
 
 /** The folder can't be used. `message` is one line that names the folder. */
 export class DataDirError extends Error {
-  constructor (message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.name = 'DataDirError'
-  }
+  override readonly name = 'DataDirError'
 }
 
 /** Creates the folder with access for its owner only, and checks that the folder is writable. */

@@ -8,10 +8,7 @@ import { readdir, readFile } from 'node:fs/promises'
 
 /** The database can't be migrated. `message` is one line for the operator. */
 export class MigrationError extends Error {
-  constructor (message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.name = 'MigrationError'
-  }
+  override readonly name = 'MigrationError'
 }
 
 /** The table that exists while a backup is being restored. */
