@@ -1,4 +1,4 @@
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { runPeriodically, whileRenewing, type PeriodicTaskOptions } from '../system/periodic-task.ts'
 import { timeLimit } from '../system/time-limit.ts'
 import { isDatabaseUnavailable } from './unavailable.ts'
@@ -24,69 +24,57 @@ export interface QueueOptions {
   readonly claim: () => Promise<((signal: AbortSignal) => Promise<void>) | undefined>
 }
 
-/** Works off a queue in PostgreSQL. Several processes may do so at the same time. */
-export class QueueRunner {
-  readonly #options: QueueOptions
-  readonly #log: FastifyBaseLogger
-  readonly #runs = new Set<Promise<void>>()
-  readonly #stop = new AbortController()
-  #isStopping = false
-  #isFailing = false
+/**
+ * Works off a queue in PostgreSQL until the app closes. Several processes may do so at the same time.
+ *
+ * @returns starts to work on rows that are due at once, unless enough are under way
+ */
+export function runQueue (app: FastifyInstance, options: QueueOptions): () => void {
+  const { name, maxRunning, limitMs, claim } = options
+  const runs = new Set<Promise<void>>()
+  const interrupt = new AbortController()
+  let isStopping = false
+  let isFailing = false
 
-  constructor (options: QueueOptions, log: FastifyBaseLogger) {
-    this.#options = options
-    this.#log = log
+  const start = (): void => {
+    if (isStopping || runs.size >= maxRunning) return
+    const run = workOff().finally(() => runs.delete(run))
+    runs.add(run)
   }
 
-  /** Starts to work on rows that are due, unless enough are under way. */
-  start (): void {
-    if (this.#isStopping || this.#runs.size >= this.#options.maxRunning) return
-    const run = this.#workOff().finally(() => this.#runs.delete(run))
-    this.#runs.add(run)
-  }
-
-  /** Claims nothing any more, and interrupts work that takes too long. The rows stay in the queue. */
-  stop (): void {
-    this.#isStopping = true
-    setTimeout(() => this.#stop.abort(), SHUTDOWN_LIMIT_MS).unref()
-  }
-
-  /** Resolves when no work is under way. */
-  async idle (): Promise<void> {
-    while (this.#runs.size > 0) await Promise.all(this.#runs)
-  }
-
-  async #workOff (): Promise<void> {
+  const workOff = async (): Promise<void> => {
     try {
-      while (!this.#isStopping && await this.#workOnNext());
-      this.#isFailing = false
+      while (await workOnNext());
+      isFailing = false
     } catch (error) {
       // The claims lapse. An outage of PostgreSQL is logged elsewhere; another error is logged once.
-      if (!this.#isFailing && !isDatabaseUnavailable(error)) {
-        this.#log.warn({ err: error }, `the queue of ${this.#options.name} failed; trying again`)
+      if (!isFailing && !isDatabaseUnavailable(error)) {
+        app.log.warn({ err: error }, `the queue of ${name} failed; trying again`)
       }
-      this.#isFailing = true
+      isFailing = true
     }
   }
 
-  /** @returns false when no row is due */
-  async #workOnNext (): Promise<boolean> {
-    const limit = timeLimit(this.#options.limitMs)
-    const work = await this.#options.claim()
-    if (work === undefined) return false
-    this.start() // another row may be due
-    await work(AbortSignal.any([limit, this.#stop.signal]))
+  const workOnNext = async (): Promise<boolean> => {
+    if (isStopping) return false
+    const limit = timeLimit(limitMs)
+    const work = await claim()
+    if (work === undefined) return false // no row is due
+    start() // another row may be due
+    await work(AbortSignal.any([limit, interrupt.signal]))
     return true
   }
-}
 
-/** Works off a queue until the app closes. */
-export function runQueue (app: FastifyInstance, options: QueueOptions): QueueRunner {
-  const queue = new QueueRunner(options, app.log)
-  runPeriodically(app, options, async () => queue.start())
-  app.addHook('preClose', async () => queue.stop())
-  app.addHook('onClose', async () => await queue.idle())
-  return queue
+  runPeriodically(app, options, async () => start())
+  // The rows of work that takes too long stay in the queue.
+  app.addHook('preClose', async () => {
+    isStopping = true
+    setTimeout(() => interrupt.abort(), SHUTDOWN_LIMIT_MS).unref()
+  })
+  app.addHook('onClose', async () => {
+    while (runs.size > 0) await Promise.all(runs)
+  })
+  return start
 }
 
 /** What waits in a queue of all processes. */

@@ -33,14 +33,14 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
       '"Replacing the secret" in docs/operations.md')
   }
   const sender = new MessageSender(app, createPoster(allowedAddresses(config.WEBHOOK_NETWORKS)))
-  const queue = runQueue(app, {
+  const startQueue = runQueue(app, {
     name: 'messages',
     intervalMs: CHECK_INTERVAL_MS,
     maxRunning: MAX_SENDING,
     limitMs: SEND_LIMIT_MS,
     claim: async () => await sender.claim()
   })
-  app.decorate('wakeMessageSender', () => queue.start())
+  app.decorate('wakeMessageSender', startQueue)
 
   const overdue = watchBacklog(
     app,

@@ -29,7 +29,7 @@ export default fp(async (app) => {
     return
   }
   const sender = new MailSender(app, createTransport({ SMTP_URL, MAIL_FROM }))
-  const queue = runQueue(app, {
+  const startQueue = runQueue(app, {
     name: 'mails',
     intervalMs: CHECK_INTERVAL_MS,
     maxRunning: MAX_SENDING,
@@ -42,7 +42,7 @@ export default fp(async (app) => {
   app.decorate('wakeMailSender', () => {
     wakeTimer ??= setTimeout(() => {
       wakeTimer = undefined
-      queue.start()
+      startQueue()
     }, randomInt(MAX_WAKE_DELAY_MS)).unref()
   })
   app.addHook('preClose', async () => clearTimeout(wakeTimer))
