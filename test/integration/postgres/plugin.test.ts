@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { loadConfig } from '../../../src/config.ts'
-import { applyMigrations } from '../../../src/infra/postgres/migrate.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 import { databaseApp } from '../../helpers/database-app.ts'
 
@@ -51,16 +50,4 @@ t.test('without DATABASE_URL, app.database is the embedded PostgreSQL, which kee
 
   const second = await start(t, { DATA_DIR, MIGRATE_ON_START: 'false' })
   t.equal(await second.database.session.count(), 10)
-})
-
-t.test('a start fails with a one-line error when the database is unavailable or not migrated', async (t) => {
-  await t.rejects(start(t, { DATABASE_URL: 'postgresql://someone:s3cret@127.0.0.1:1/landfall' }), {
-    message: /^PostgreSQL at 127\.0\.0\.1:1\/landfall can't be used: [^\n]*ECONNREFUSED[^\n]*$/
-  })
-  const url = await createDatabase(t)
-  await t.rejects(start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' }), {
-    message: /npm run landfall -- migrate/
-  })
-  await applyMigrations(url, { info () {} })
-  t.equal(await (await start(t, { DATABASE_URL: url, MIGRATE_ON_START: 'false' })).database.user.count(), 0)
 })

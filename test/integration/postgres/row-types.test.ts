@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -139,43 +140,20 @@ interface Described {
   readonly columns: readonly pg.FieldDef[]
 }
 
-/** A query of pg that only parses a statement, and asks for the types of its parameters and columns. */
-class Describe implements pg.Submittable {
-  readonly result: Promise<Described>
-  readonly #text: string
-  #parameters = 0
-  #columns: readonly pg.FieldDef[] = []
-  #resolve!: (described: Described) => void
-  #reject!: (error: Error) => void
-
-  constructor (text: string) {
-    this.#text = text
-    this.result = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
-  }
-
-  submit (connection: pg.Connection): void {
+/** Parses a statement without running it, and asks for the types of its parameters and columns. */
+async function describe (client: pg.Client, text: string): Promise<Described> {
+  let parameters = 0
+  const query = new pg.Query({ text })
+  query.submit = (connection) => {
     connection.once('parameterDescription', (message: { parameterCount: number }) => {
-      this.#parameters = message.parameterCount
+      parameters = message.parameterCount
     })
-    connection.parse({ name: '', text: this.#text, types: [] }, true)
+    connection.parse({ name: '', text, types: [] }, true)
     connection.describe({ type: 'S', name: '' }, true)
     connection.sync()
   }
-
-  handleRowDescription ({ fields }: { fields: readonly pg.FieldDef[] }): void {
-    this.#columns = fields
-  }
-
-  handleError (error: Error): void {
-    this.#reject(error)
-  }
-
-  handleReadyForQuery (): void {
-    this.#resolve({ parameters: this.#parameters, columns: this.#columns })
-  }
+  const [{ fields }] = await once(client.query(query), 'end') as [pg.QueryResult]
+  return { parameters, columns: fields }
 }
 
 const { definitions, misplaced } = findDefinitions()
@@ -199,7 +177,7 @@ t.test('the columns of every statement have the types of its rows', async (t) =>
   }
   for (const [{ file, name, row }, statement] of await loadStatements(t.testdir(), definitions)) {
     await t.test(`${file} ${name}`, async (t) => {
-      const { columns, parameters } = await client.query(new Describe(statement.text)).result
+      const { columns, parameters } = await describe(client, statement.text)
       t.same(Object.fromEntries(columns.map((column) => [column.name, typeOf(column)])), row)
       t.equal(parameters, statement.parameters.length, 'all parameters have names')
     })
