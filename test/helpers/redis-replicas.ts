@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
+import type { Test } from 'tap'
 import { JWT_SECRET } from './app.ts'
 import { call, Owner, type Response } from './client.ts'
-import { Readers, type Read } from './readers.ts'
+import { Readers, statuses, type Read } from './readers.ts'
 import { createMigratedDatabase, createProxy, freePort, startRedisServer, type Proxy,
   type Teardown } from './servers.ts'
 import { startService, temporaryFolder, type Service } from './service.ts'
@@ -230,7 +231,7 @@ const shown = (reads: readonly Read[]) =>
     .sort((one, other) => one.sentAt - other.sentAt)
 
 /** Returns the reads with an older version than an earlier read on the same replica. */
-export function turnedBack (reads: readonly Read[]): string[] {
+function turnedBack (reads: readonly Read[]): string[] {
   /** Time of the first read of each version, by replica and page. */
   const firsts = new Map<string, Map<number, number>>()
   return shown(reads).flatMap(({ replica, publicId, version, sentAt, answeredAt }) => {
@@ -243,13 +244,25 @@ export function turnedBack (reads: readonly Read[]): string[] {
 }
 
 /** Returns the longest time for which a version was served after a newer one was committed, in ms. */
-export function longestStaleness (reads: readonly Read[], pages: readonly Page[]): number {
+function longestStaleness (reads: readonly Read[], pages: readonly Page[]): number {
   const commits = new Map(pages.map((page) => [page.publicId, page.commits]))
   const ages = shown(reads).map(({ publicId, version, sentAt }) => {
     const newer = commits.get(publicId)?.find((commit) => commit.version > version)
     return newer === undefined ? 0 : sentAt - newer.at
   })
   return Math.round(Math.max(0, ...ages))
+}
+
+/**
+ * Checks that all reads succeeded, that no replica went back to an older version, and that none served one
+ * for longer than the service promises.
+ */
+export function expectCoherentReads (t: Test, reads: readonly Read[], pages: readonly Page[]): void {
+  t.same(statuses(reads), { 200: reads.length }, `${reads.length} reads`)
+  t.same(turnedBack(reads), [], 'no older version after a newer one')
+  const staleMs = longestStaleness(reads, pages)
+  t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
+  t.comment(`${t.name}: ${reads.length} reads, stale for at most ${staleMs} ms`)
 }
 
 /** Repeats a step until an action has ended. */
