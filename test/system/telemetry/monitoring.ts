@@ -24,7 +24,8 @@ export async function startPrometheus (
 ): Promise<(expression: string) => Promise<number[]>> {
   const folder = temporaryFolder(t)
   const port = await freePort()
-  let settings = read('prometheus.yml').replaceAll(/_interval: 15s/g, '_interval: 500ms')
+  // The interval is also the time limit of a scrape, which a busy machine needs.
+  let settings = read('prometheus.yml').replaceAll(/_interval: 15s/g, '_interval: 3s')
   for (const [address, metricsPort] of Object.entries(ports)) {
     settings = settings.replace(address, `127.0.0.1:${metricsPort}`)
   }
