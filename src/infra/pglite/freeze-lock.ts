@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { lstat, readFile, stat } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PGlite } from '@electric-sql/pglite'
 import { DataDirError, type DataDirLog } from './data-dir.ts'
@@ -65,8 +66,7 @@ export async function withFrozenDatabase (
  * @param name the name of the service's socket, in the folder that <dataDir>/socket-folder names
  * @param withService called with a connection to the running service
  * @param withoutService called if no service runs. If it throws a `DataDirBusyError`, a service is starting
- *   or
- *   ending, and both ways are tried again
+ *   or ending, and both ways are tried again
  * @throws {DataDirError} if a service runs, but can't be reached
  */
 export async function besideService<T> (
@@ -84,12 +84,10 @@ export async function besideService<T> (
     } catch (error) {
       if (!(error instanceof DataDirBusyError)) throw error
       if (performance.now() > deadline) {
-        throw new DataDirError(
-          `${
-            error.message.split(':', 1)[0]
-          }, which can't be reached from here: run this as the same user on the same machine (in the same container), or stop it`,
-          { cause: error }
-        )
+        const [busy] = error.message.split(':', 1)
+        const message = `${busy}, which can't be reached from here: run this as the same user on the same ` +
+          'machine (in the same container), or stop it'
+        throw new DataDirError(message, { cause: error })
       }
     }
     await sleep(RETRY_MS)
@@ -130,24 +128,16 @@ async function isOwn (folder: string, dataDir: string): Promise<boolean> {
 }
 
 async function withFreeze (socket: Socket, dataDir: string, action: () => Promise<void>): Promise<void> {
-  let responses = ''
-  socket.setEncoding('utf8').on('error', () => {}) // 'close' follows
-  const closed = new Promise<void>((resolve) => socket.on('close', () => resolve()))
-  const frozen = new Promise<void>((resolve) =>
-    socket.on('data', (text: string) => {
-      responses += text
-      resolve()
-    })
-  )
+  socket.on('error', () => {}) // the lines end
+  const lines = createInterface({ input: socket })[Symbol.asyncIterator]()
+  const nextLine = async () => (await lines.next().catch(() => undefined))?.value
   const lost = (reason: string) =>
     new DataDirError(`The service in DATA_DIR ${dataDir} ${reason} while its database was copied: try again`)
   try {
-    await Promise.race([frozen, closed])
-    if (!responses.startsWith('frozen')) throw lost('ended')
+    if (await nextLine() !== 'frozen') throw lost('ended')
     await action()
     socket.write('done\n')
-    await closed
-    if (!responses.endsWith('released\n')) {
+    if (await nextLine() !== 'released') {
       throw lost(`ended, or continued after ${FREEZE_LIMIT_MS / 1000} s,`)
     }
   } finally {
