@@ -167,6 +167,16 @@ export async function untilHearing (replicas: readonly Replica[], isHearing: boo
   })
 }
 
+/** Returns how many commands have run into the time limit of Redis. */
+export async function timedOut (replicas: readonly Replica[]): Promise<number> {
+  const name = 'landfall_redis_command_duration_seconds'
+  const counts = await Promise
+    .all(replicas.map(async ({ metric }) =>
+      await metric(`${name}_count`) - await metric(`${name}_bucket{le="0.2"}`)
+    ))
+  return counts.reduce((sum, count) => sum + count, 0)
+}
+
 export async function measured (action: () => Promise<unknown>): Promise<number> {
   const from = performance.now()
   await action()
