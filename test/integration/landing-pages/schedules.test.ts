@@ -98,6 +98,16 @@ t.test('a scheduled draft cannot be changed, and the response names the time', a
   t.same(await scheduleOf(id), NONE)
 })
 
+t.test('what is done by hand is no longer scheduled, also if it had been done already', async (t) => {
+  const { id } = await createPage(app, owner, '{"v":1}')
+  await send('POST', urlOf(id, '/unpublish'))
+  await schedule(id, TOMORROW, LATER)
+  await send('POST', urlOf(id, '/unpublish'))
+  t.same(await scheduleOf(id), { publish_at: TOMORROW, unpublish_at: null })
+  await send('POST', urlOf(id, '/publish'))
+  t.same(await scheduleOf(id), NONE)
+})
+
 t.test('schedules that make no sense are refused', async (t) => {
   const { id } = await createPage(app, owner, '{"v":1}')
   const order = 'Unpublish at must be later than publish at'
