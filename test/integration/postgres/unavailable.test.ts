@@ -172,12 +172,14 @@ t.test('statements and locks that take too long are cancelled and count as unava
 })
 
 t.test('a statement waits for a free connection of the pool, up to the time limit', async (t) => {
-  const database = await open(t, await createMigratedDatabase(t), { DATABASE_POOL_SIZE: '2' })
-  const busy = [database.$executeRaw`SELECT pg_sleep(0.5)`, database.$executeRaw`SELECT pg_sleep(0.5)`]
+  const url = await createMigratedDatabase(t)
+  const patient = await open(t, url, { DATABASE_POOL_SIZE: '2', DATABASE_TIMEOUT_MS: '60000' })
+  const busy = [patient.$executeRaw`SELECT pg_sleep(0.5)`, patient.$executeRaw`SELECT pg_sleep(0.5)`]
     .map(async (statement) => await statement)
-  t.equal(await database.user.count(), 0, 'statements wait for a free connection')
+  t.equal(await patient.user.count(), 0, 'statements wait for a free connection')
   await Promise.all(busy)
 
+  const database = await open(t, url, { DATABASE_POOL_SIZE: '2' })
   const started = performance.now()
   const many = await Promise
     .allSettled(Array.from({ length: 10 }, async () => await database.$executeRaw`SELECT pg_sleep(0.5)`))
