@@ -26,6 +26,7 @@ export function findUnknownNames (environment: Environment, file: Environment): 
   return Object.keys(environment).filter((name) => !settings.includes(name)).flatMap((name) => {
     const isInFile = file[name] !== undefined
     const meant = OTHER_ENDPOINTS.test(name) ? undefined : closestTo(name, settings)
+    // The environment also has names of other programs, so only those close to a setting are reported.
     if (meant === undefined && (!isInFile || OF_OTHER_PROGRAMS.test(name))) return []
     const hint = meant === undefined ? '' : `: did you mean ${meant}?`
     const place = isInFile ? '.env' : 'the environment'
@@ -38,14 +39,14 @@ function closestTo (name: string, settings: readonly string[]): string | undefin
   return within(1) ?? (name.length < LONG_NAME ? undefined : within(2))
 }
 
-/** Whether so many edits turn one word into the other; two neighbours that have changed places are one. */
+/** Whether at most `edits` edits turn one word into the other. Two swapped neighbours are one edit. */
 function isWithin (edits: number, from: string, to: string): boolean {
   if (from === to) return true
   if (edits === 0) return false
   let same = 0
   while (from[same] === to[same]) same++
-  const rest = (skipped: number, expected: number) =>
-    isWithin(edits - 1, from.slice(same + skipped), to.slice(same + expected))
+  const rest = (skippedInFrom: number, skippedInTo: number) =>
+    isWithin(edits - 1, from.slice(same + skippedInFrom), to.slice(same + skippedInTo))
   const isSwapped = from[same] === to[same + 1] && from[same + 1] === to[same]
   return rest(1, 1) || rest(1, 0) || rest(0, 1) || (isSwapped && rest(2, 2))
 }

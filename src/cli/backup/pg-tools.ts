@@ -10,7 +10,7 @@ import { BackupError } from './common.ts'
 // Runs PostgreSQL's own pg_dump and pg_restore.
 
 /** Parameters of DATABASE_URL that Prisma and node-postgres accept, but libpq refuses. */
-const NOT_OF_LIBPQ = [
+const PRISMA_ONLY_PARAMETERS = [
   'schema',
   'connection_limit',
   'pool_timeout',
@@ -85,7 +85,7 @@ async function* readLines (output: Readable): AsyncGenerator<string> {
   let rest = ''
   for await (const chunk of output.setEncoding('utf8') as AsyncIterable<string>) {
     const parts = (rest + chunk).split('\n')
-    rest = parts.pop() as string
+    rest = parts.pop() as string // the last line isn't complete yet
     yield* parts
   }
 }
@@ -100,7 +100,7 @@ function connectionArguments (url: string): { args: string[], env: Record<string
   const address = new URL(url)
   const password = decodeURIComponent(address.password)
   address.password = ''
-  for (const name of NOT_OF_LIBPQ) address.searchParams.delete(name)
+  for (const name of PRISMA_ONLY_PARAMETERS) address.searchParams.delete(name)
   return { args: [`--dbname=${address.href}`], env: password === '' ? {} : { PGPASSWORD: password } }
 }
 
@@ -108,7 +108,7 @@ interface RunOptions {
   /** The database to connect to. */
   readonly url?: string
   readonly signal?: AbortSignal | undefined
-  /** Reads the standard output. */
+  /** Reads the standard output of the program. */
   readonly read?: (output: Readable) => Promise<void>
 }
 

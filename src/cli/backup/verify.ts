@@ -18,8 +18,8 @@ export interface VerifyReport extends Report {
   readonly isDamaged: boolean
 }
 
-/** The service removes files without a row after this time. */
-const UNFINISHED_MS = 60 * 60 * 1000
+/** A younger file without a row may be an unfinished upload. The service removes older ones. */
+const UNFINISHED_UPLOAD_MS = 60 * 60 * 1000
 
 /** Checks a service, which may be running. */
 export async function verifyService (
@@ -34,17 +34,17 @@ export async function verifyService (
 
     // An asset may have been uploaded or deleted while the files were read.
     const isSuspicious = ({ kind }: Problem) => kind === 'no file' || kind === 'no row'
-    const keysNow = found.some(isSuspicious) ? await database.readRows(options.signal) : rows
+    const rowsNow = found.some(isSuspicious) ? await database.readRows(options.signal) : rows
     const problems: Problem[] = []
     let unfinished = 0
     const isForeign = found.some(({ kind }) => kind === 'no row') &&
-      await belongToAnother(database, uploads, keysNow, options.signal)
+      await belongToAnotherService(database, uploads, rowsNow, options.signal)
     for (const problem of found) {
-      if (problem.kind === 'no file' && !requiresFile(keysNow, problem.key)) continue
+      if (problem.kind === 'no file' && !requiresFile(rowsNow, problem.key)) continue
       if (problem.kind === 'no row') {
-        const ageMs = keysNow.has(problem.key) ? undefined : await fileAgeMs(uploads, problem.key)
+        const ageMs = rowsNow.has(problem.key) ? undefined : await fileAgeMs(uploads, problem.key)
         if (ageMs === undefined) continue
-        if (ageMs < UNFINISHED_MS && !isForeign) {
+        if (ageMs < UNFINISHED_UPLOAD_MS && !isForeign) {
           unfinished++
           continue
         }
@@ -57,7 +57,7 @@ export async function verifyService (
 }
 
 /** Whether the service would refuse to remove files without a row. */
-async function belongToAnother (
+async function belongToAnotherService (
   database: LiveDatabase,
   { store }: Uploads,
   rows: AssetRows,

@@ -52,6 +52,7 @@ interface Connection {
  */
 export class UnreadResponses {
   readonly #maxBytes: number
+  /** The open connections: a response may still be counted after its connection was closed. */
   readonly #connections = new Map<Socket, Connection>()
   /** The parts that the last sweep found, and later ones. */
   #parts = new Set<object>()
@@ -83,7 +84,7 @@ export class UnreadResponses {
     socket.once('close', () => this.#connections.delete(socket))
   }
 
-  /** Counts a response for its owners until it is sent. All earlier responses of the connection are sent. */
+  /** Counts a response for its owners until it is sent. Earlier responses of the connection must be sent. */
   add (socket: Socket, owners: readonly string[], bytes: number): void {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return
@@ -93,7 +94,11 @@ export class UnreadResponses {
     this.#grow(bytes)
   }
 
-  /** Counts an object that responses share, once for all of them. `size` returns 0 while it is cached. */
+  /**
+   * Counts an object that responses share, once for all of them.
+   *
+   * @param size returns its bytes, or 0 while the cache has it, too, and counts it
+   */
   addPart (socket: Socket, owners: readonly string[], part: object, size: () => number): void {
     const connection = this.#connections.get(socket)
     if (connection === undefined) return

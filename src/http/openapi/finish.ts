@@ -84,10 +84,10 @@ function headOf (get: Operation): Operation {
 }
 
 /** Completes the document that @fastify/swagger has generated. */
-export function finishDocument (collected: OpenApiDocument): OpenApiDocument {
+export function finishDocument (generated: OpenApiDocument): OpenApiDocument {
   const schemas: Json = {}
   const headers: Json = {}
-  const paths = Object.entries(collected.paths).map(([path, { head: _unused, ...item }]) => {
+  const paths = Object.entries(generated.paths).map(([path, { head: _unused, ...item }]) => {
     const operations: Record<string, Operation> = Object
       .fromEntries(Object.entries(item).map(([method, operation]) => {
         const responses = Object.entries(operation.responses).map((
@@ -100,14 +100,14 @@ export function finishDocument (collected: OpenApiDocument): OpenApiDocument {
           responses: Object.fromEntries(responses)
         }]
       }))
-    // Every GET route also answers HEAD. The document contains HEAD only for public reads.
+    // Every GET route also answers HEAD. /openapi.json lists HEAD only for public reads.
     if (operations.get?.tags.includes('Public') === true) operations.head = headOf(operations.get)
     return [path, operations]
   })
   return {
-    ...collected,
+    ...generated,
     paths: Object.fromEntries(paths),
-    components: { ...collected.components, schemas: sorted(schemas), headers: sorted(headers) }
+    components: { ...generated.components, schemas: sorted(schemas), headers: sorted(headers) }
   }
 }
 

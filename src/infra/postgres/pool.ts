@@ -7,7 +7,9 @@ import { isPreparationFault, positional, TYPES, type Statement, type StatementRu
 import { DatabaseUnavailableError, isServerFault } from './unavailable.ts'
 
 export interface PoolSettings {
+  /** Where to connect, and how. */
   connection: Connection
+  /** The most connections. */
   max: number
   /** Time limit of a statement, including the wait for a connection, in milliseconds. */
   timeoutMs: number
@@ -18,7 +20,7 @@ export interface PoolSettings {
 /** The text that query hooks receive when the pool waits for a connection. */
 export const CONNECT = 'CONNECT'
 
-/** The limit for a command line, for which no other request waits. */
+/** Time limit of a statement of the command line. It is long, because no request waits for it. */
 const COMMAND_TIMEOUT_MS = 30_000
 
 /** Opens one connection for `action`, and closes it afterwards. */

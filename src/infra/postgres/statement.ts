@@ -62,11 +62,12 @@ export function positional ({ parameters }: Statement<unknown>, values: Values =
   })
 }
 
-/**
- * SQLSTATEs of prepared statements: a migration has changed the result columns of the plan, the connection
- * doesn't know the name, or another client of the pooler has used it.
- */
-const PREPARATION_FAULTS: readonly unknown[] = ['0A000', '26000', '42P05']
+/** SQLSTATEs of statements that fail only because they are prepared. */
+const PREPARATION_FAULTS: readonly unknown[] = [
+  '0A000', // a migration has changed the columns of the result
+  '26000', // the connection doesn't know the name
+  '42P05' // another client of the pooler has used the name
+]
 
 /** Whether a statement failed, without any effect, only because it was prepared. */
 export const isPreparationFault = (error: unknown): boolean =>

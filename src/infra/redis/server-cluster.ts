@@ -127,13 +127,13 @@ export class ServerCluster extends Backend {
         LAYOUT_LIMIT_MS
       )
     } catch (error) {
-      // None of the known nodes answers: begin again with the names in REDIS_URL, whose addresses may be new.
+      // No known node responds: connect again by the names in REDIS_URL, whose addresses may be new.
       if (this.commands.status === 'ready') this.commands.disconnect(true)
       throw this.#lastError ?? error
     }
   }
 
-  /** Follows the masters. A replica that has become one may lack the last writes, so that is an outage. */
+  /** Follows the masters. A promoted replica may lack the last writes, so a promotion counts as an outage. */
   #adoptLayout (): void {
     const masters = this.commands.nodes('master')
     const addresses = new Set(masters.map(addressOf))

@@ -191,7 +191,7 @@ export async function refuseVariants (
 }
 
 /**
- * Counts an attempt that took too much processor time or memory.
+ * Counts an attempt that took too much processor time or memory, and gives up after `max` of them.
  *
  * @returns whether it was the attempt number `max`, so that the picture has no variants from now on
  */

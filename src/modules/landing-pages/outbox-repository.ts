@@ -128,17 +128,17 @@ export async function settleMessages (
   await database.run(SETTLE, { keys, seconds })
 }
 
-/** The purges of a change, by the keys of all its messages; or all that a page has. */
+/** The purges of one change, by the keys of all its messages, or all purges of a page. */
 export type QueuedPurges = { readonly keys: readonly string[] } | { readonly pageId: string }
 
-/** Whether these purges of the CDN are made. True if there are none. */
+/** Whether all these purges of the CDN have been made. True if there are none. */
 export async function isPurged ({ outboxMessage }: Database, purges: QueuedPurges): Promise<boolean> {
-  const which = 'keys' in purges ? { key: { in: purges.keys.map(BigInt) } } : purges
-  const where = { ...which, target: CDN_TARGET, state: { not: 'delivered' } }
+  const selection = 'keys' in purges ? { key: { in: purges.keys.map(BigInt) } } : purges
+  const where = { ...selection, target: CDN_TARGET, state: { not: 'delivered' } }
   return await outboxMessage.findFirst({ where, select: { key: true } }) === null
 }
 
-/** How far the CDN has got with the last change of a page that it was told of. */
+/** The state of a page's latest purge. */
 export interface PurgeState {
   readonly state: 'waiting' | 'purged' | 'failed'
   readonly version: bigint

@@ -111,7 +111,7 @@ export class Lease {
       unreported: this.uncounted,
       handedOver,
       ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
-      // The window began with the first read here, or Redis may have lost it.
+      // If Redis doesn't know the window, it ends it at this time, as this process has told the client.
       ...resetAt !== Infinity && { restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now)) },
       ...this.id !== 0 && now < this.resetAt && {
         known: {
@@ -125,7 +125,7 @@ export class Lease {
 
   /** Takes over what Redis answered to a report. */
   apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseResponse, sentAt: number): void {
-    // Redis didn't grant these reads in this window: they are from another one, or were counted locally.
+    // Redis didn't grant what is left in this window: it is from another window, or was counted locally.
     if (this.localFrom >= 0 || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters
     if (withheld || id !== this.id) {

@@ -42,9 +42,9 @@ const DECOY =
   `$${base64(16)}$${base64(32)}`
 
 /**
- * The most hashes that run at once. argon2 shares libuv's four threads with file access and compression, so
- * one core stays free. On two cores, two hashes at once double the latency of a public read, and one adds
- * 20 % (`npm run bench:neighbours`).
+ * The most hashes that run at once. One core stays free for requests, and two of libuv's four threads for
+ * files and compression. On two cores, two hashes at once double the latency of a public read, and one hash
+ * adds 20 % (`npm run bench:neighbours`).
  */
 export const MAX_HASHES = Math.max(1, Math.min(2, availableParallelism() - 1))
 /** The most hashes that may wait. To compute this many takes one to two seconds. */
@@ -52,7 +52,7 @@ const MAX_WAITING = 64
 /** The most hashes of one client address that may wait. */
 export const MAX_WAITING_PER_ADDRESS = 8
 
-/** Hashes and compares passwords, a few at a time. Client addresses take turns. */
+/** Hashes and compares passwords, a few at a time. Client addresses, the keys of the queue, take turns. */
 export class Passwords {
   /** Hashes that run, and that wait. */
   readonly queue = new Semaphore({

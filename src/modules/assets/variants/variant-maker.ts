@@ -44,8 +44,8 @@ export interface VariantMakerOptions {
 /** `again`: the row of the original has changed. `elsewhere`: another replica is making the variant. */
 type Outcome = 'made' | 'missing' | 'again' | 'elsewhere'
 
-/** The response of the child process, or `missing` if the original has no file. */
-type Response =
+/** The result of one attempt. `missing`: the original has no file. */
+type Attempt =
   | Exclude<PictureResult, { outcome: 'made' }>
   | { readonly outcome: 'staged', readonly file: StagedFile }
   | { readonly outcome: 'missing' }
@@ -56,9 +56,10 @@ export class VariantMaker {
   readonly counts = { made: 0, refused: 0, failed: 0, unavailable: 0 }
   readonly #options: VariantMakerOptions
   readonly #flights = new SingleFlight<boolean>()
-  /** Requests that wait, by the name of the variant. */
-  readonly #waiters = new Map<string, number>()
-  readonly #waiting = new KeyedSemaphore<string>({
+  /** How many requests wait for each variant, by its name. What nobody waits for isn't made. */
+  readonly #requestsByVariant = new Map<string, number>()
+  /** A place for each waiting request of a client address. Without a free one, a request is refused. */
+  readonly #placesByAddress = new KeyedSemaphore<string>({
     maxRunning: MAX_WAITING_PER_ADDRESS,
     maxWaiting: 0,
     createRefusal: createBusyError
@@ -78,8 +79,8 @@ export class VariantMaker {
    * @throws {RetryLaterError} 503
    */
   async make (name: string, address: string): Promise<boolean> {
-    return await this.#waiting.run(address, async () => {
-      this.#waiters.set(name, (this.#waiters.get(name) ?? 0) + 1)
+    return await this.#placesByAddress.run(address, async () => {
+      this.#requestsByVariant.set(name, (this.#requestsByVariant.get(name) ?? 0) + 1)
       const tooLate = sleep(MAX_WAIT_MS, undefined, { ref: false }).then(() => {
         throw createBusyError()
       })
@@ -89,9 +90,9 @@ export class VariantMaker {
         this.counts.unavailable++
         throw error
       } finally {
-        const others = (this.#waiters.get(name) as number) - 1
-        if (others > 0) this.#waiters.set(name, others)
-        else this.#waiters.delete(name)
+        const others = (this.#requestsByVariant.get(name) as number) - 1
+        if (others > 0) this.#requestsByVariant.set(name, others)
+        else this.#requestsByVariant.delete(name)
       }
     })
   }
@@ -122,7 +123,7 @@ export class VariantMaker {
 
   async #makeLocked (original: Asset, variant: Variant): Promise<Outcome> {
     const name = variantName(variant)
-    if (!this.#waiters.has(name)) throw createBusyError()
+    if (!this.#requestsByVariant.has(name)) throw createBusyError()
     const made = await withLock(this.#options.redisClient, name, async () => {
       // Another replica may have made it while this one waited.
       if (await this.#options.files.stat(name) !== undefined) return 'made'
@@ -159,7 +160,7 @@ export class VariantMaker {
   }
 
   /** Asks the child process. If the picture makes it end, the picture counts as too costly. */
-  async #ask (original: Asset, variant: Variant): Promise<Response> {
+  async #ask (original: Asset, variant: Variant): Promise<Attempt> {
     const { files, log, process, settings } = this.#options
     const file = await files.open(original.storageKey, true)
     if (file === undefined) return { outcome: 'missing' }
@@ -173,7 +174,7 @@ export class VariantMaker {
     }
     let staging: Promise<StagedFile> | undefined
     try {
-      return await process.run<PictureResult, Response>({
+      return await process.run<PictureResult, Attempt>({
         kind: 'variant',
         task,
         input: await file.read(),

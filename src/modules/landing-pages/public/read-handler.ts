@@ -235,7 +235,7 @@ function evaluate (
   return !isIgnored && isNotModified(headers, { etag, modifiedAt }) ? 'not modified' : 'true'
 }
 
-/** Who counts for a response that isn't read. */
+/** The owner of a response, to whom it is counted while the client doesn't read it. */
 const ownerOf = ({ counted }: ClientAddress): string => `address ${counted}`
 
 /** The header lines that differ between responses: the request id and the remaining reads. */
