@@ -8,7 +8,7 @@ import { Subscriber } from './subscriber.ts'
 /** Limit for asking all nodes for the layout, one after the other. */
 const LAYOUT_LIMIT_MS = 3000
 /** Names to choose from for the keys of probes. A master with fewer than about ten slots may have none. */
-const PROBE_NAMES = 4096
+const PROBE_NAME_COUNT = 4096
 
 /**
  * The masters of a Redis Cluster. Each has a subscriber, so that a message arrives from the master that runs
@@ -174,9 +174,9 @@ export class ServerCluster extends Backend {
     this.emit('lost', this.#lastError ?? new Error(reason))
   }
 
-  /** Returns a key of each master that has slots, by its address. */
+  /** Returns a key of each master that has slots, by its address, so that each can be probed. */
   #keysOfMasters (): Map<string, string> {
-    this.#probeNames ??= Array.from({ length: PROBE_NAMES }, (_, n) => {
+    this.#probeNames ??= Array.from({ length: PROBE_NAME_COUNT }, (_, n) => {
       const key = `landfall:probe:${n}`
       return { key, slot: slotOf(key) }
     })
@@ -184,7 +184,7 @@ export class ServerCluster extends Backend {
     for (const { key, slot } of this.#probeNames) {
       const address = this.commands.slots[slot]?.[0]
       if (address !== undefined && !keys.has(address)) keys.set(address, key)
-      if (keys.size === this.#subscribers.size) break
+      if (keys.size === this.#subscribers.size) break // there is one for each master
     }
     return keys
   }

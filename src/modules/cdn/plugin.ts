@@ -106,7 +106,7 @@ export default fp(async (app) => {
       { aggregator: 'max' }
     ],
     landfall_oldest_outstanding_cdn_purge_seconds: [
-      'How long ago the oldest of them should have been purged',
+      'How long ago the oldest outstanding purge should have been made',
       () => outstanding().oldestSeconds,
       { aggregator: 'max' }
     ]

@@ -51,20 +51,21 @@ export interface WriteConditions {
   readonly unmodifiedSince: Date | null
 }
 
-/** A tag of a record or of a document. */
-const WRITABLE_TAG = /^[\w-]{43}(\.[1-9]\d{0,17}(\.\d{1,15})?)?$/
+/** A tag of a record or of a document. Other tags match no page, and their numbers may be too large for SQL. */
+const TAG_OF_A_PAGE = /^[\w-]{43}(\.[1-9]\d{0,17}(\.\d{1,15})?)?$/
 
 export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
+  // If-Match makes If-Unmodified-Since void (RFC 9110, 13.1.4).
   const since = ifMatch === undefined ? parseHttpDate(headers['if-unmodified-since']) : undefined
   return {
-    ifMatch: ifMatch === undefined ? null : writableTags(ifMatch, 'strong'),
-    ifNoneMatch: ifNoneMatch === undefined ? null : writableTags(ifNoneMatch, 'weak'),
+    ifMatch: ifMatch === undefined ? null : tagsOfPages(ifMatch, 'strong'),
+    ifNoneMatch: ifNoneMatch === undefined ? null : tagsOfPages(ifNoneMatch, 'weak'),
     unmodifiedSince: since === undefined ? null : new Date(since)
   }
 }
 
-function writableTags (header: string, comparison: Comparison): string[] {
+function tagsOfPages (header: string, comparison: Comparison): string[] {
   const tags = parseTagList(header, comparison)
-  return tags === '*' ? [tags] : tags.filter((tag) => WRITABLE_TAG.test(tag))
+  return tags === '*' ? [tags] : tags.filter((tag) => TAG_OF_A_PAGE.test(tag))
 }

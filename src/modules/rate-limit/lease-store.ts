@@ -214,7 +214,7 @@ export class LeaseStore {
     const found = new Map<string, ClientWindow | undefined>()
     await Promise.all(this.members.departed.map(async ({ id, handover }) => {
       const window = await this.#handovers.find(handover, client)
-      if (window === 'adopted') this.members.sawContinued(id)
+      if (window === 'adopted') this.members.markContinued(id) // counts for it now
       else if (window !== 'lost') found.set(id, window)
     }))
     return found

@@ -178,7 +178,7 @@ export class Members {
   }
 
   /** Another process continues as a member that had left. */
-  sawContinued (id: string): void {
+  markContinued (id: string): void {
     const member = this.#members.get(id)
     if (member?.departed === undefined) return
     delete member.departed

@@ -108,6 +108,7 @@ export async function createKey (
 ): Promise<ApiKeyRow | 'too many' | undefined> {
   const values = { id: uuidv7(), keyHash: hashToken(key), ...wanted, ...owner, hasMail }
   const [created] = await database.run(CREATE, values)
+  // No row: the password or session isn't valid. A row without an id: the user has too many keys.
   return created?.id === null ? 'too many' : created
 }
 

@@ -112,7 +112,7 @@ export async function createMismatchError (
   return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
 }
 
-/** An attempt fails only if somebody else has written in the meantime. All writers have equal chances. */
+/** These take about a second. An attempt fails only if somebody else has written in the meantime. */
 const MAX_ATTEMPTS = 100
 /** The longest wait before another attempt. Waits are random, so that writers don't collide again. */
 const MAX_WAIT_MS = 20
