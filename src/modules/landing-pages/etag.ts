@@ -51,7 +51,7 @@ export interface WriteConditions {
   readonly unmodifiedSince: Date | null
 }
 
-/** A tag of a record or of a document. Other tags match no page, and their numbers may be too large for SQL. */
+/** A tag of a record or of a document. Others match no page, and their numbers may be too large for SQL. */
 const TAG_OF_A_PAGE = /^[\w-]{43}(\.[1-9]\d{0,17}(\.\d{1,15})?)?$/
 
 export function writeConditions (headers: IncomingHttpHeaders): WriteConditions {
