@@ -26,7 +26,7 @@ const POLL_INTERVAL_MS = 50
 const MAX_ACCEPT_QUEUE_MS = 2000
 /** Longest duration of phase 3. */
 const ANNOUNCE_MS = 1000
-/** Time limit in phase 4 for the headers of a request. Node doesn't count connections without one as idle. */
+/** Time limit in phase 4 for the headers of a request. A connection without them isn't idle for Node. */
 const INCOMPLETE_REQUEST_MS = 1000
 
 class Shutdown {

@@ -4,13 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { lock } from 'proper-lockfile'
 import { createUnusableError, DataDirError, type DataDirLog } from './data-dir.ts'
 
-// Locks DATA_DIR. Only the heartbeat tells whether the owner lives, because it may run on another machine or
-// in another container.
+// Locks DATA_DIR. Only the heartbeat tells whether the owner still runs, because that may be on another
+// machine or in another container.
 
 /** Another process uses the folder. */
 export class DataDirBusyError extends DataDirError {}
 
-/** A lock without a heartbeat for this long is stale: its owner was killed. */
+/** A lock without a heartbeat for this long is stale: its owner is taken for killed. */
 const STALE_MS = 5_000
 const HEARTBEAT_MS = 1_000
 const RETRY_MS = 100
@@ -54,7 +54,7 @@ export async function lockDataDir (
     if (isLost) throw createInUseError(dataDir)
   }
   isHeld = true
-  // Release 0.2.0 would trust the process that the file names, which was killed, and remove our lock.
+  // The file names a killed process. Release 0.2.0 would believe it, and remove our lock.
   await rm(join(dataDir, 'lock-owner.json'), { force: true })
   return async () => {
     if (!isLost) await release()

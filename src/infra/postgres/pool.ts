@@ -79,8 +79,8 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
    * Runs a prepared statement and returns its rows.
    *
    * A pooler in transaction mode should track prepared statements (PgBouncer 1.21,
-   * `max_prepared_statements`). A statement whose name is lost, or whose plan a change of the schema has made
-   * invalid, is no longer prepared: behind a pooler, a new connection wouldn't help.
+   * `max_prepared_statements`). A statement that fails because its name is lost, or because the schema has
+   * changed, is not prepared any more. Behind a pooler, a new connection wouldn't help.
    */
   async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
     const { text, name } = statement

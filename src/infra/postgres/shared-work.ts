@@ -27,7 +27,7 @@ export interface QueueOptions {
 /**
  * Works off a queue in PostgreSQL until the app closes. Several processes may do so at the same time.
  *
- * @returns starts to work on rows that are due at once, unless enough are under way
+ * @returns a function that starts to work on due rows at once, unless enough work is under way
  */
 export function runQueue (app: FastifyInstance, options: QueueOptions): () => void {
   const { name, maxRunning, limitMs, claim } = options
@@ -66,7 +66,7 @@ export function runQueue (app: FastifyInstance, options: QueueOptions): () => vo
   }
 
   runPeriodically(app, options, async () => start())
-  // The rows of work that takes too long stay in the queue.
+  // Work that takes too long is interrupted. Its rows stay in the queue.
   app.addHook('preClose', async () => {
     isStopping = true
     setTimeout(() => interrupt.abort(), SHUTDOWN_LIMIT_MS).unref()

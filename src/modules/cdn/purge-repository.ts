@@ -73,7 +73,7 @@ export async function claimPurges (database: Database, limit: number): Promise<C
 }
 
 /**
- * Ends purges, and queues the second ones. It keeps the last purge of each page that exists. If it is
+ * Ends purges, and queues the second ones. Keeps the last purge of each page that exists. If this is
  * interrupted, the purges are claimed and made again.
  *
  * @returns how many of them no other process has claimed since

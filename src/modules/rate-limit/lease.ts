@@ -6,7 +6,7 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
 export class Lease {
-  /** The process to which its reads are granted: this one, the one that it was before, or a new id. */
+  /** The id to which its reads are granted: that of this process, its earlier one, or one of its own. */
   readonly processId: string
   /** The id of this process under which it has reported its share to this window; empty if it hasn't. */
   reportedFor = ''
@@ -45,7 +45,7 @@ export class Lease {
   localFrom = -1
   /** Whether no process has reads of the window left. */
   exhausted = false
-  /** Since when reads have waited for other processes, none of which has returned any; Infinity otherwise. */
+  /** When reads first waited in vain for other processes that hold some; Infinity after a grant. */
   silentSince = Infinity
   /** Whether a request for more reads is under way. */
   asking = false
@@ -66,7 +66,7 @@ export class Lease {
     return { allowed: true, used: this.total - this.left, resetAt: this.resetAt }
   }
 
-  /** @param max the limit: none of it is left for the client, although others may hold some */
+  /** @param max the limit, all of which counts as used, although other processes may hold some */
   refusal (max: number): Count {
     return { allowed: false, used: max, resetAt: this.resetAt }
   }
@@ -111,7 +111,7 @@ export class Lease {
       unreported: this.uncounted,
       handedOver,
       ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
-      // If Redis doesn't know the window, it ends it at this time, as this process has told the client.
+      // If Redis doesn't know the window, it lets it end when this process has told the client it does.
       ...resetAt !== Infinity && { restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now)) },
       ...this.id !== 0 && now < this.resetAt && {
         known: {
@@ -125,7 +125,7 @@ export class Lease {
 
   /** Takes over what Redis answered to a report. */
   apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseResponse, sentAt: number): void {
-    // Redis didn't grant what is left in this window: it is from another window, or was counted locally.
+    // What is left wasn't granted by Redis in this window: it is from another one, or was counted locally.
     if (this.localFrom >= 0 || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters
     if (withheld || id !== this.id) {

@@ -215,7 +215,7 @@ export class LeasedLimit {
     }
   }
 
-  /** Whether a process that has not answered may have paused only, so that a later read asks again. */
+  /** Whether a process that hasn't answered may only have paused. Then a later read asks again. */
   #mayStillAnswer (lease: Lease): boolean {
     const now = clock.now()
     lease.silentSince = Math.min(lease.silentSince, now)
@@ -279,7 +279,7 @@ export class LeasedLimit {
     this.#clients = counts
     this.#nearLimit = undefined
     const now = clock.now()
-    const id = randomUUID() // under its first id, this process has handed over reads that may be uncounted
+    const id = randomUUID() // reads under the first id were handed over, and may not be counted yet
     for (const key of reported) {
       const known = this.#leases.get(key)
       if (known?.asking === true) known.reportPending = true

@@ -26,8 +26,9 @@ function refuse (path: readonly string[], message: string): never {
 }
 
 /**
- * The algorithm of RFC 7396, 2. A target that is missing is undefined.
+ * The algorithm of RFC 7396, section 2.
  *
+ * @param target undefined if it is missing
  * @param path the names that lead to the target
  * @returns the target, changed
  */

@@ -27,7 +27,7 @@ export interface SessionIds {
   readonly userId: number
 }
 
-/** The sessions of a refresh token that was sent to exchange it. */
+/** The session of a refresh token that was sent to exchange it. */
 export interface Rotation extends SessionIds {
   /** Whether the token was used long ago, so that its session was revoked. */
   readonly isReplay: boolean
@@ -174,8 +174,8 @@ export async function rotateToken (
 /**
  * Revokes the session of a refresh token, and `session`, which must belong to the same user.
  *
- * @returns that of the token; undefined when the token is unknown, expired, already used or another user's.
- *   Nothing is revoked then
+ * @returns the session of the token; undefined if nothing was revoked, because the token is unknown, expired,
+ *   already used or another user's
  */
 export async function signOut (
   database: Database,

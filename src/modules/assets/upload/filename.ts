@@ -33,6 +33,6 @@ export function cleanFilename (given: string | undefined): string {
     .trimEnd() + extension
 }
 
-/** Cuts a text between two characters: the decoder waits for the rest of one that is incomplete. */
+/** Cuts a text between two characters. The decoder leaves out an incomplete one, to wait for the rest. */
 const truncate = (text: string, maxBytes: number): string =>
   new TextDecoder().decode(Buffer.from(text).subarray(0, maxBytes), { stream: true })

@@ -13,7 +13,7 @@ const HOUR_MS = 60 * 60 * 1000
 
 /** The reads of one page in one hour, until they are taken. */
 export interface PageReads {
-  /** The start of the hour, in milliseconds since 1970; 0 if they were taken. */
+  /** The start of the hour, in milliseconds since 1970; 0 once they are taken. */
   hour: number
   /** 200 */
   reads: number
@@ -70,7 +70,7 @@ export class ReadTally {
     else page.reads++
   }
 
-  /** Counts the reads that follow in the hour that it is now. */
+  /** From now on, reads count for the current hour. */
   updateHour (): void {
     this.#hour = hourOf(Date.now())
   }
@@ -115,7 +115,7 @@ export class ReadTally {
 
 const hourOf = (time: number): number => time - time % HOUR_MS
 
-/** An hour is a multiple of it, so that the reports of all hours begin with the hour. */
+/** A divisor of an hour, so that a report begins when an hour does. */
 const INTERVAL_MS = 10_000
 /** close() repeats a report that failed only if it failed faster. */
 const MAX_RETRY_MS = 1000
@@ -137,7 +137,7 @@ export class ReadReporter {
   #storedReads = 0
   /** The report that is being stored, or whose statement failed. */
   #pending: ReadReport | undefined
-  /** Storing all reads. Never rejects. */
+  /** Ends when all reads so far are stored, or a report has failed. Never rejects. */
   #underWay: Promise<void> | undefined
   #isFailing = false
   #timer: NodeJS.Timeout | undefined
