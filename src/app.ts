@@ -135,7 +135,7 @@ function createInstance (config: Config, logger: FastifyBaseLogger | undefined) 
   return app
 }
 
-/** Registers what the modules share. A plugin names those that must come before it as its dependencies. */
+/** Registers what the modules share. A plugin's `dependencies` are those that must come before it. */
 async function registerPlugins (app: ReturnType<typeof createInstance>, config: Config): Promise<void> {
   await app.register(sensible)
   await app.register(metrics)

@@ -50,7 +50,7 @@ type ResponseInternals = ServerResponse & { _header?: string | null, _headerSent
 export const keepsConnection = (response: ServerResponse): boolean =>
   response.shouldKeepAlive && !response.hasHeader('connection')
 
-/** Whether this version of Node takes the head of a response from the properties that are set below. */
+/** Whether this version of Node has the properties of a response that are set below. */
 export const takesPreparedHead = ({ _header, _headerSent }: ResponseInternals): boolean =>
   _header === null && _headerSent === false
 

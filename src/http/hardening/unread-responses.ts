@@ -97,7 +97,7 @@ export class UnreadResponses {
   /**
    * Counts an object that responses share, once for all of them.
    *
-   * @param size returns its bytes, or 0 while the cache has it, too, and counts it
+   * @param size returns its bytes, or 0 while it is in the cache, which counts it
    */
   addPart (socket: Socket, owners: readonly string[], part: object, size: () => number): void {
     const connection = this.#connections.get(socket)

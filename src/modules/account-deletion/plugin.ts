@@ -17,7 +17,7 @@ declare module 'fastify' {
   }
 }
 
-/** Interval between looks for unfinished deletions. */
+/** Interval between checks for unfinished deletions. */
 const INTERVAL_MS = 10 * 1000
 /** Time until the first look: the process before this one may have died in a deletion. */
 const START_DELAY_MS = 1000

@@ -14,7 +14,7 @@ export interface MailContext {
   readonly baseUrl: string
   readonly recipient: string
   readonly link?: string | undefined
-  /** What the statement that queued the mail has added, as JSON. */
+  /** JSON that the statement has stored with the mail that it queued. */
   readonly details?: Readonly<Record<string, any>> | null
 }
 

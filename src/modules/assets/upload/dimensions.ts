@@ -4,14 +4,14 @@ import { heifDimensions } from './heif-dimensions.ts'
 import { isRotatedPng, isRotatedWebp, orient, webpExifPosition, EXIF_PREFIX, isRotatedByExif,
   type Dimensions } from './orientation.ts'
 
-/** Other types that `image-size` reads. */
+/** The types that `image-size` reads, besides those that have code of their own below. */
 const TYPES: ReadonlySet<string> = new Set([
   ...['apng', 'bmp', 'gif', 'heic-sequence', 'heif-sequence', 'icns', 'jp2', 'jxl', 'vnd.adobe.photoshop'],
   'x-icon'
 ].map((subtype) => `image/${subtype}`))
-/** What is searched of PNG and those. This limits the cost of a hostile file. */
+/** How much of a PNG or a file of these types is searched. This limits the cost of a hostile file. */
 const SEARCHED_BYTES = 64 * 1024
-/** Enough for the tags of a TIFF's directory, or of Exif data, that say dimensions and orientation. */
+/** Enough for the tags with dimensions and orientation in a TIFF's directory or in Exif data. */
 const DIRECTORY_BYTES = 4096
 const TIFF_HEADER_BYTES = 8
 /** WebP has its dimensions in the header of the file. */

@@ -170,8 +170,8 @@ interface SentPatch {
 }
 
 /**
- * Returns a function that applies a patch: it makes attempts until one has written. Patches that arrive at
- * once are applied one to the result of the other.
+ * Returns a function that applies a patch: it makes attempts until one has written. Of concurrent patches,
+ * each is applied to the result of the one before.
  */
 function createPatches (app: FastifyInstance) {
   const patcher = new Patcher({ maxBytes: app.config.MAX_DOCUMENT_BYTES, maxLevels: MAX_DEPTH })

@@ -93,7 +93,7 @@ function leaseMetrics (registry: Registry, tiers: readonly Tier[]): void {
   })
 }
 
-/** Registers the metrics of cached documents, and of the batches in which the stores are asked for others. */
+/** Registers the metrics of cached documents, and of the batches that read others from the stores. */
 export function documentMetrics (
   registry: Registry,
   documents: DocumentCache,
