@@ -141,7 +141,7 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
   }
   unfinished.set(raw, { id: request.id, end })
   onResponseEnd(raw, (isComplete) => {
-    // Until V8 collects its old generation, a WeakMap keeps all values, and the request with its state.
+    // Deleted here, because a WeakMap would keep the request until V8 collects its old generation.
     unfinished.delete(raw)
     if (isComplete) end('answered', raw.statusCode)
     else end('client disconnected', raw.headersSent ? raw.statusCode : undefined)

@@ -33,26 +33,27 @@ export const NAME_RULES = {
       : ['contains characters that are not valid']
 } as const
 
-export const condition = (description: string) => Type.Optional(Type.String({ description }))
+export const optionalHeader = (description: string) => Type.Optional(Type.String({ description }))
 
 /** The conditional headers of a GET (RFC 9110, 13.1). */
 export const ReadConditions = Type.Object({
-  'if-none-match': condition('Answer 304 if the current ETag is one of these'),
-  'if-modified-since': condition('Answer 304 if there was no change since this date'),
-  'if-match': condition('Answer 412 unless the current ETag is one of these'),
-  'if-unmodified-since': condition('Answer 412 if there was a change since this date')
+  'if-none-match': optionalHeader('Answer 304 if the current ETag is one of these'),
+  'if-modified-since': optionalHeader('Answer 304 if there was no change since this date'),
+  'if-match': optionalHeader('Answer 412 unless the current ETag is one of these'),
+  'if-unmodified-since': optionalHeader('Answer 412 if there was a change since this date')
 })
 
 export const WriteConditions = Type.Object({
-  'if-match': condition('Write only if the current ETag is one of these'),
-  'if-none-match': condition('Write only if the current ETag is none of these'),
-  'if-unmodified-since': condition('Write only if there was no change since this date')
+  'if-match': optionalHeader('Write only if the current ETag is one of these'),
+  'if-none-match': optionalHeader('Write only if the current ETag is none of these'),
+  'if-unmodified-since': optionalHeader('Write only if there was no change since this date')
 })
 
 /** The headers of a write that changes what readers get. */
 export const PublishHeaders = Type.Object({
   ...WriteConditions.properties,
-  prefer: condition('`wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds')
+  prefer:
+    optionalHeader('`wait=N` (1 to 60): respond when readers get the change everywhere, or after N seconds')
 })
 /** The headers of the response to such a write. */
 export const RECEIPT: readonly ResponseHeader[] = ['Preference-Applied?', 'Landfall-Publication?']

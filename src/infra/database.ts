@@ -19,7 +19,7 @@ declare module 'fastify' {
     database: Database
     /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
     isDatabaseReachable: () => Promise<boolean>
-    /** Called when the command line may have changed the embedded database of this process. */
+    /** Calls a listener after commands, which use the embedded database through this process. */
     onCommandLineWrite: (listener: () => void) => void
   }
 }

@@ -56,7 +56,7 @@ export async function importFolder (
     for (const file of files) {
       const result = await importFile(client, folder, file)
       counts[result]++
-      yield [{ file, result }]
+      yield [{ file, result }] // one at a time, so that progress is seen
     }
   }
   await printList<Imported>(results(), {

@@ -48,7 +48,7 @@ type ResponseInternals = ServerResponse & { _header?: string | null, _headerSent
 
 /** Whether the connection stays open after this response. */
 export const keepsConnection = (response: ServerResponse): boolean =>
-  response.shouldKeepAlive && !response.hasHeader('connection')
+  response.shouldKeepAlive && !response.hasHeader('connection') // this service only sends `close`
 
 /** Whether this version of Node has the properties of a response that are set below. */
 export const takesPreparedHead = ({ _header, _headerSent }: ResponseInternals): boolean =>

@@ -41,7 +41,7 @@ export interface Exchange<Result, T> {
 }
 
 /**
- * - `unavailable`: the process could not start, or ended after the response
+ * - `unavailable`: no task was lost: the process could not start, or ended between two tasks
  * - `too_slow`: it was ended because the task took too long
  * - `ended`: it ended by itself while it had the task
  */
@@ -50,6 +50,7 @@ type EndReason = 'unavailable' | 'too_slow' | 'ended'
 export class IsolatedProcessError extends Error {
   override readonly name = 'IsolatedProcessError'
   readonly reason: EndReason
+  /** SIGABRT: the heap was full. SIGKILL: somebody else ended it. Null: it has exited by itself. */
   readonly signal: NodeJS.Signals | null
 
   constructor (message: string, reason: EndReason, signal: NodeJS.Signals | null) {

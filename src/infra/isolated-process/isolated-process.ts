@@ -67,6 +67,7 @@ export class IsolatedProcess {
     let timer: NodeJS.Timeout | undefined
     try {
       const child = this.#child ??= new Child(this.#options)
+      /** Sets the time limit, in place of the one before. */
       const limit = (ms: number) => {
         clearTimeout(timer)
         timer = setTimeout(() => child.giveUp(), ms)

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, condition, conditionalRead, errors, IdParams, nothing, response, type ResponseHeader,
-  WriteConditions } from '../../http/schemas.ts'
+import { CACHE_TAGS, optionalHeader, conditionalRead, errors, IdParams, nothing, response,
+  type ResponseHeader, WriteConditions } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/pagination.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
 import { ASSET_SORTS, ASSET_TYPES } from './asset-repository.ts'
@@ -175,13 +175,13 @@ export const readFileSchema = {
     'it is made. After 10 seconds, or if too many wait, the response is a 503.',
   params: FileParams,
   headers: Type.Object({
-    range: condition('Return only a part of the file, such as `bytes=0-99`'),
+    range: optionalHeader('Return only a part of the file, such as `bytes=0-99`'),
     'if-range':
-      condition('Apply `Range` only if the file has this ETag or date; otherwise return the whole file'),
-    'if-none-match': condition('Answer 304 if the file has one of these ETags'),
-    'if-modified-since': condition('Answer 304 if the file has not been modified since this date'),
-    'if-match': condition('Answer 412 unless the file has one of these ETags'),
-    'if-unmodified-since': condition('Answer 412 if the file has been modified since this date')
+      optionalHeader('Apply `Range` only if the file has this ETag or date; otherwise return the whole file'),
+    'if-none-match': optionalHeader('Answer 304 if the file has one of these ETags'),
+    'if-modified-since': optionalHeader('Answer 304 if the file has not been modified since this date'),
+    'if-match': optionalHeader('Answer 412 unless the file has one of these ETags'),
+    'if-unmodified-since': optionalHeader('Answer 412 if the file has been modified since this date')
   }),
   response: {
     200: bytes('The file'),

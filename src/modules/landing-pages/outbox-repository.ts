@@ -51,7 +51,7 @@ export interface QueueOptions {
 }
 
 /**
- * Returns a table of a WITH clause, `queued`, with the keys of messages about changes: one for the CDN and
+ * Returns the SQL of a table, `queued`, with the keys of messages about changes: one for the CDN and
  * each webhook that wants it. A message takes the place of one that waits, but not its time and attempts.
  * Messages of a page are in the order of its versions, because writers hold the lock of the page.
  *

@@ -128,6 +128,7 @@ export async function findRevision (
   pageId: string,
   version: bigint
 ): Promise<RevisionDocument | null> {
+  // The table of revisions has only the older versions. A version moves there when it is replaced.
   const current = await database.landingPage.findFirst({
     where: { id: pageId, userId, deletedAt: null, version },
     select: { currentData: true, contentHash: true, updatedAt: true }

@@ -159,7 +159,7 @@ const CHANGE_STATE = statement<WrittenPage>(`
   FROM written, end_schedule(id, :published IS TRUE OR :deletedAt IS NOT NULL,
     :published IS FALSE OR :deletedAt IS NOT NULL)`)
 
-/** The key of a new page is another page's. */
+/** Another page has the key. `PUT …/by-key/:key` then tries again, and replaces that page's document. */
 export class KeyTakenError extends InvalidError {}
 
 /** What owners set beside the document. */

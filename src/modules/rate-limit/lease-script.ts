@@ -42,7 +42,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local results = {}
 
--- Returns how many other processes may hold unspent reads, and all that have reported.
+-- Returns how many other processes may hold unspent reads (they have stored the window's id as it is, not
+-- negative), and the ids of all processes that have reported to the window, whose shares are no longer open.
 local function processes_of (key, id, process)
   local fields = redis.call('HGETALL', key)
   local others, reporters = 0, {}

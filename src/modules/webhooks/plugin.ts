@@ -17,7 +17,7 @@ declare module 'fastify' {
 
 /** Interval between checks for messages of all processes. */
 const CHECK_INTERVAL_MS = 1_000
-/** More than an attempt takes, and less than a claim, which lapses after 30 s. */
+/** Time limit of one delivery: more than its request takes, less than its claim, which lapses after 30 s. */
 const SEND_LIMIT_MS = 25_000
 const MEASURE_INTERVAL_MS = 15_000
 const HOUR_MS = 60 * 60 * 1000

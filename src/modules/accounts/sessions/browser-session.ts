@@ -186,8 +186,8 @@ function isOwnOrigin ({ headers: { origin = '', host = '' } }: FastifyRequest, b
   if (!URL.canParse(origin) || new URL(origin).origin !== origin) return false
   if (origin === new URL(baseUrl).origin) return true
   const { protocol } = new URL(origin)
-  // Anybody on the network can answer for a page without TLS.
+  // A page over plain HTTP may be forged by anybody on the network.
   if (protocol !== 'https:' && baseUrl.startsWith('https:')) return false
-  const addressed = `${protocol}//${host}`
-  return URL.canParse(addressed) && new URL(addressed).origin === origin
+  const requestedOrigin = `${protocol}//${host}`
+  return URL.canParse(requestedOrigin) && new URL(requestedOrigin).origin === origin
 }

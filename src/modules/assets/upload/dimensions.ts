@@ -6,7 +6,15 @@ import { isRotatedPng, isRotatedWebp, orient, webpExifPosition, EXIF_PREFIX, isR
 
 /** The types that `image-size` reads, besides those that have code of their own below. */
 const TYPES: ReadonlySet<string> = new Set([
-  ...['apng', 'bmp', 'gif', 'heic-sequence', 'heif-sequence', 'icns', 'jp2', 'jxl', 'vnd.adobe.photoshop'],
+  'apng',
+  'bmp',
+  'gif',
+  'heic-sequence',
+  'heif-sequence',
+  'icns',
+  'jp2',
+  'jxl',
+  'vnd.adobe.photoshop',
   'x-icon'
 ].map((subtype) => `image/${subtype}`))
 /** How much of a PNG or a file of these types is searched. This limits the cost of a hostile file. */

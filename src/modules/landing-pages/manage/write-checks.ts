@@ -95,7 +95,7 @@ const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as co
  * Returns the error for a write without effect: a 412 for a false precondition; a 404 without a page, or if
  * the request has no precondition, because what it names didn't exist yet.
  *
- * @param validatorsOf returns the validators of the representation that the URL names
+ * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
  */
 export async function createMismatchError (
   database: PrismaClient,
@@ -152,7 +152,7 @@ export const onlyThisVersion = (page: LandingPage): WriteConditions => ({
  * Replaces the document of the page that a request names, under the conditions of the request, and publishes
  * it.
  *
- * @param validatorsOf returns the validators of the representation that the URL names
+ * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
  * @param fields what changes with the document
  * @throws {NotFoundError} 404
  * @throws {PreconditionFailedError} 412
