@@ -96,7 +96,7 @@ async function withLockedDataDir<T> (
   const existed = existsSync(dataDir)
   await prepareDataDir(dataDir)
   const lost = new AbortController()
-  const unlock = await lockDataDir(dataDir, { info () {} }, (error) => lost.abort(error))
+  const lock = await lockDataDir(dataDir, { info () {} }, (error) => lost.abort(error))
     .catch((error: Error) => {
       if (!(error instanceof DataDirBusyError)) throw error
       throw new BackupError(
@@ -108,13 +108,13 @@ async function withLockedDataDir<T> (
   try {
     return await action({ ...options, signal })
   } finally {
-    await unlock()
+    await lock.release()
     if (!existed) await rmdir(dataDir).catch(() => {}) // fails when the restore has filled it
   }
 }
 
 async function requireEmpty (dataDir: string): Promise<void> {
-  const names = (await readdir(dataDir)).filter((name) => name !== 'lock')
+  const names = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
   if (names.includes(RESTORING)) throw createInterruptedError(dataDir)
   if (names.length > 0) {
     throw new BackupError(`DATA_DIR ${dataDir} is not empty (${

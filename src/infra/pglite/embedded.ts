@@ -57,7 +57,7 @@ export async function startEmbedded (
     if (worker === undefined) onLost(error)
   }
 
-  const unlock = await lockDataDir(dataDir, log, lose)
+  const lock = await lockDataDir(dataDir, log, lose)
   let socketFolder: string | undefined
   try {
     socketFolder = await createSocketFolder(dataDir)
@@ -96,7 +96,7 @@ export async function startEmbedded (
           }
         } finally {
           await removeSocketFolder(dataDir, host)
-          await unlock()
+          await lock.release()
         }
       }
     }
@@ -104,7 +104,7 @@ export async function startEmbedded (
     ended = true
     await worker?.terminate()
     if (socketFolder !== undefined) await removeSocketFolder(dataDir, socketFolder)
-    await unlock()
+    await lock.release()
     throw error instanceof DataDirError ? error
       : new DataDirError(
         `The embedded PostgreSQL in DATA_DIR ${dataDir} could not start: ${(error as Error).message}`,

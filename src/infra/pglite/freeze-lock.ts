@@ -96,14 +96,14 @@ export async function besideService<T> (
 
 async function withLock (dataDir: string, log: DataDirLog, action: () => Promise<void>): Promise<void> {
   let lost: Error | undefined
-  const unlock = await lockDataDir(dataDir, log, (error) => {
+  const lock = await lockDataDir(dataDir, log, (error) => {
     lost = error
   })
   try {
     await action()
     if (lost !== undefined) throw lost
   } finally {
-    await unlock()
+    await lock.release()
   }
 }
 

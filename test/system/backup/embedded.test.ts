@@ -111,7 +111,7 @@ t.test('a service starts from a restored backup, and restore never overwrites da
   await belongings.check(t, restored.url)
   const running = await command(t, other, 'restore', steps)
   t.equal(running.code, 1)
-  t.match(running.output, /DATA_DIR \S+ is in use by another process: stop it/)
+  t.match(running.output, /DATA_DIR \S+ is in use by another process \(\d+ on .*\): stop it/)
 
   const half = { ...settingsIn(temporaryFolder(t)), UPLOADS_DIR: other.UPLOADS_DIR }
   t.match(await command(t, half, 'restore', steps), { code: 1, output: /UPLOADS_DIR \S+ is not empty/ })

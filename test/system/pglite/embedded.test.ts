@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { chmod, cp, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
@@ -86,7 +87,12 @@ t.test('committed rows survive SIGKILL at any time', async (t) => {
       if (/^\d+$/.test(line.value)) last = Number(line.value)
     }
 
+    const started = performance.now()
     const database = await startEmbedded(dataDir, silent, unexpected)
+    t.ok(
+      performance.now() - started < 9_000,
+      'the start does not wait until the lock of the killed process is stale'
+    )
     const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 10_000 })
     const { rows } = await pool
       .query('SELECT count(*)::int AS count, max(number) AS last, sum(length(filling))::int AS filling ' +
@@ -119,7 +125,7 @@ t.test("SIGKILL during the creation of the database doesn't prevent the next sta
   t.equal(await numbers(lines, 3), 2)
 })
 
-t.test('a second database on the same folder in one process fails', async (t) => {
+t.test('a second database on the same folder in one process fails at once', async (t) => {
   const dataDir = await dataFolderWithDatabase(t)
   const database = await startEmbedded(dataDir, silent, unexpected)
   t.teardown(async () => await database.close())
@@ -187,37 +193,69 @@ t.test('a DATA_DIR that existed before gives other users no access to the databa
   t.equal(warnings.length, 1, 'said once')
 })
 
-t.test('a folder is in use while its lock has a heartbeat, whatever machine that comes from', async (t) => {
+/** Returns the owner that a lock of this process names. */
+async function ourselves (t: Teardown): Promise<{ hostname: string, pid: number }> {
+  const dataDir = dataFolder(t)
+  await mkdir(dataDir)
+  const lock = await lockDataDir(dataDir, silent, unexpected)
+  const owner = JSON.parse(await readFile(join(dataDir, 'lock-owner.json'), 'utf8'))
+  await lock.release()
+  return owner
+}
+
+t.test('the lock of another machine or container is respected while it has a heartbeat', async (t) => {
   const dataDir = dataFolder(t)
   const lock = join(dataDir, 'lock')
   await mkdir(lock, { recursive: true })
+  // The second owner is a process in a container that shares the host name and the folder, but not the pids.
+  const owners = [{ hostname: `not-${hostname()}`, pid: 1 }, {
+    ...await ourselves(t),
+    pid: 2 ** 22 + 1,
+    started: '1',
+    pidNamespace: 'pid:[1] of another container'
+  }]
+  const lines: string[] = []
   const heartbeat = setInterval(() => {
     utimes(lock, new Date(), new Date()).catch(() => {})
   }, 200)
   t.teardown(() => clearInterval(heartbeat))
-  const lines: string[] = []
-  const log = { ...silent, info: (line: string) => lines.push(line) }
-  await t.rejects(lockDataDir(dataDir, log, unexpected), { message: /is in use by another process/ })
-  t.match(lines, [/is locked, waiting/])
-})
+  for (const owner of owners) {
+    await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
+    await t.rejects(
+      lockDataDir(dataDir, {
+        ...silent,
+        info: (line) => {
+          lines.push(line)
+        }
+      }, unexpected),
+      { message: new RegExp(`is in use by another process \\(${owner.pid} on ${owner.hostname}\\)`) }
+    )
+  }
+  t.match(lines, [/is locked, waiting/, /is locked, waiting/])
 
-t.test('the lock of a killed process is taken over by exactly one process', async (t) => {
-  const dataDir = dataFolder(t)
-  const lock = join(dataDir, 'lock')
-  await mkdir(lock, { recursive: true })
+  clearInterval(heartbeat)
   const old = new Date(Date.now() - 60_000)
   await utimes(lock, old, old)
-  await writeFile(join(dataDir, 'lock-owner.json'), '{}')
-  const attempts = await Promise
-    .allSettled(Array.from({ length: 5 }, async () => await lockDataDir(dataDir, silent, unexpected)))
-  const [won, ...others] = attempts.filter((attempt) => attempt.status === 'fulfilled')
-  t.same(others, [])
-  for (const attempt of attempts) {
-    if (attempt.status === 'rejected') t.match(attempt.reason.message, /is in use/)
+  await (await lockDataDir(dataDir, silent, unexpected)).release()
+})
+
+t.test('the lock of a dead process is taken over at once by exactly one process', async (t) => {
+  const dataDir = dataFolder(t)
+  const us = await ourselves(t)
+  for (const owner of [{ ...us, pid: 2 ** 22 + 1 }, { ...us, started: '1' }]) {
+    await mkdir(join(dataDir, 'lock'), { recursive: true })
+    await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
+    const started = performance.now()
+    const attempts = await Promise.allSettled(Array.from({ length: 5 }, async () =>
+      await lockDataDir(dataDir, silent, unexpected)))
+    t.ok(performance.now() - started < 9_000)
+    const won = attempts.filter((attempt) => attempt.status === 'fulfilled')
+    t.equal(won.length, 1)
+    for (const attempt of attempts) {
+      if (attempt.status === 'rejected') t.match(attempt.reason.message, /is in use/)
+    }
+    await won[0]?.value.release()
   }
-  t.same(await readdir(dataDir), ['lock'], 'what release 0.2.0 wrote is gone')
-  await won?.value()
-  t.same(await readdir(dataDir), [])
 })
 
 t.test('losing the lock stops the database', async (t) => {
