@@ -84,7 +84,8 @@ export async function finishPurges (
   state: 'delivered' | 'failed'
 ): Promise<number> {
   const now = new Date()
-  const mine = { key: { in: purges.map(({ key }) => key) }, state: 'sending', dueAt }
+  const keys = purges.map(({ key }) => key)
+  const mine = { key: { in: keys }, state: 'sending', dueAt }
   const found = await outboxMessage.findMany({ where: mine })
   const first = found.filter(({ target }) => target === CDN_TARGET)
   const pageId = { in: first.map((purge) => purge.pageId) }
@@ -96,7 +97,13 @@ export async function finishPurges (
     ))
     await outboxMessage.createMany({ data, skipDuplicates: true })
   }
-  const finished = { target: CDN_TARGET, pageId, state: { in: ['delivered', 'failed'] } }
+  // Not these purges: if their claim has lapsed, another process may have finished them.
+  const finished = {
+    target: CDN_TARGET,
+    pageId,
+    state: { in: ['delivered', 'failed'] },
+    key: { notIn: keys }
+  }
   await outboxMessage.deleteMany({ where: finished })
   const kept = { ...mine, target: CDN_TARGET, type: { in: ['page.published', 'page.unpublished'] } }
   await outboxMessage.updateMany({ where: kept, data: { state, dueAt: null, lastAttemptAt: now } })

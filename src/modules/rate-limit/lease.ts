@@ -128,6 +128,7 @@ export class Lease {
     // What is left wasn't granted by Redis in this window: it is from another one, or was counted locally.
     if (this.localFrom >= 0 || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters
+    if (id !== this.id) this.silentSince = Infinity
     if (withheld || id !== this.id) {
       this.isLost = withheld
       this.ignoresSilent = false

@@ -78,7 +78,17 @@ export class CredentialCheck {
     const user = await this.#within({ key, max, windowMs: ADDRESS_WINDOW_MS }, async () => {
       if (email === '') return await verify()
       limit = 'sign_in:account'
-      return await this.#attempts.run(email, attemptForAccount)
+      // The hashes of one client may be too many. The attempts of others for the account go on.
+      const result = await this.#attempts.run(
+        email,
+        async () =>
+          await attemptForAccount().catch((error: unknown) => {
+            if (error instanceof RetryLaterError && error.statusCode === 503) return error
+            throw error
+          })
+      )
+      if (result instanceof RetryLaterError) throw result
+      return result
     }).catch((error: unknown) => {
       if (error instanceof RetryLaterError && error.statusCode === 429) {
         authCounts.throttled.sign_in++
