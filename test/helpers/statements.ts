@@ -8,12 +8,17 @@ import { query, startPostgresServer } from './servers.ts'
 
 /** Statements that no request runs: checks, reports of reads, unfinished deletions, messages, schedules. */
 const BACKGROUND = new RegExp([
-  ': SELECT 1$',
+  '^(?:(?:statement|execute [^:]+): )?SELECT 1$',
   'INTO read_reports',
   'SELECT .* FROM "public"\\."account_deletions"',
   'WITH RECURSIVE targets',
   '_schedules schedule '
 ].join('|'))
+
+/** Tells whether no request runs a statement, given as its text or as a line of the log. */
+export function isBackground (statement: string): boolean {
+  return BACKGROUND.test(statement)
+}
 
 export interface CountedStatements {
   readonly settings: Record<string, string>
@@ -31,7 +36,7 @@ export async function countStatements (t: Test): Promise<CountedStatements> {
     // Several statements in one message are one line, because they are one round trip.
     return [...text.matchAll(/LOG: ((?:statement|execute [^:]+): .*)$/gm)]
       .map(([, statement]) => statement as string)
-      .filter((statement) => !BACKGROUND.test(statement))
+      .filter((statement) => !isBackground(statement))
   }
   const url = new URL(server.url)
   url.searchParams.set('options', '-c log_statement=all')

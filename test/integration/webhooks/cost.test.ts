@@ -2,6 +2,7 @@ import t from 'tap'
 import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
+import { isBackground } from '../../helpers/statements.ts'
 
 // What webhooks cost those that have none, and those that have many messages.
 
@@ -13,9 +14,7 @@ t.test('without webhooks a write reads one entry of an index more; with ten, a s
   const account = await signUp(app)
   const page = await createPage(app, account)
   const runs = watchStatements(app)
-  // The look for schedules, every 5 s, is not a statement of the write.
-  const count = () =>
-    runs.filter(({ statement: { text } }) => !text.includes('FROM landing_page_schedules schedule')).length
+  const count = () => runs.filter(({ statement: { text } }) => !isBackground(text)).length
   /** Writes the page. @returns the number of prepared statements */
   const write = async (a: number): Promise<number> => {
     const earlier = count()
