@@ -212,10 +212,10 @@ export class LeaseStore {
    */
   async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     const found = new Map<string, ClientWindow | undefined>()
-    await Promise.all(this.members.departed.map(async ({ id, handover }) => {
-      const window = await this.#handovers.find(handover, client)
-      if (window === 'adopted') this.members.markContinued(id) // counts for it now
-      else if (window !== 'lost') found.set(id, window)
+    await Promise.all(this.members.departed.map(async (departed) => {
+      const window = await this.#handovers.find(departed.handover, client)
+      if (window === 'adopted') this.members.markContinued(departed)
+      else if (window !== 'lost') found.set(departed.id, window)
     }))
     return found
   }

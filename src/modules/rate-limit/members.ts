@@ -177,10 +177,10 @@ export class Members {
     return clock.now() >= this.#validUntil
   }
 
-  /** Another process continues as a member that had left. */
-  markContinued (id: string): void {
+  /** Another process continues as a member that had left; or did, if it has left again since. */
+  markContinued ({ id, handover }: Departed): void {
     const member = this.#members.get(id)
-    if (member?.departed === undefined) return
+    if (member?.departed?.handover !== handover) return
     delete member.departed
     member.seenAt = clock.now()
     this.#summarize()

@@ -161,6 +161,32 @@ t.test('a process is continued several times', async (t) => {
   for (let n = 0; n < 4; n++) t.equal(await spendInTurn([two, current], `only ${n}`), LIMIT - 10)
 })
 
+t.test('a process that leaves again soon after it was continued still counts as one that has left', async (t) => {
+  const url = await claimRedis(t)
+  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
+  t.equal(await spend(one.limit, 'a', 5), 5)
+  await halt(one)
+  await two.replica.members.beat()
+  const { redis, members, store } = two.replica
+  const { run: send } = redis
+  let arrive = (): void => {}
+  const delayed = new Promise<void>((resolve) => {
+    arrive = resolve
+  })
+  redis.run = async (command) => {
+    redis.run = send
+    await delayed
+    return await send.call(redis, command) as never
+  }
+  const found = store.handedOver({ nameSpace: 'test', key: 'a', max: LIMIT, timeWindow: 60_000 })
+  await halt(await join(t, url, two))
+  await members.beat()
+  arrive()
+  t.equal((await found).size, 0, 'what it looked for was adopted')
+  t.equal(members.departed.length, 1)
+  t.equal(await spendInTurn([two], 'a'), LIMIT - 5)
+})
+
 t.test("beside the release before, which doesn't know of adoptions, no process is continued", async (t) => {
   const url = await claimRedis(t)
   const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
