@@ -4,7 +4,7 @@ import { runQueue, watchBacklog } from '../../infra/postgres/shared-work.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
-import { claimPurges, finishPurges, postponePurges, type Claim } from './purge-repository.ts'
+import { claimPurges, endClaim, type Claim } from './purge-repository.ts'
 import { batchSize, purgeCache, type PurgeSettings } from './purge-requests.ts'
 
 const CHECK_INTERVAL_MS = 1_000
@@ -52,7 +52,7 @@ class Purger {
     if (error === null) {
       this.requests.ok++
       this.#failures = 0
-      await finishPurges(database, claim, 'delivered')
+      await endClaim(database, claim, null)
       return
     }
     this.requests.failed++
@@ -62,7 +62,7 @@ class Purger {
     )
     this.#pausedUntil = clock.now() + seconds * 1000
     log.warn({ status, failure: error, seconds }, 'the CDN could not be purged; trying again later')
-    this.givenUp += await postponePurges(database, claim, seconds)
+    this.givenUp += await endClaim(database, claim, seconds)
   }
 }
 

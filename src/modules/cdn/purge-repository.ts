@@ -9,8 +9,8 @@ import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS } from '../landing-pages/inde
 /** How long a claim holds. Longer than a request may take. */
 const CLAIM_SECONDS = 30
 /** From a purge to the second one, because a cache behind another one may fetch what that still has. */
-const AGAIN_MS = 5_000
-const GIVE_UP_MS = 3 * 24 * 60 * 60 * 1000
+const AGAIN_SECONDS = 5
+const GIVE_UP_DAYS = 3
 
 /** What a purge is about: a page, by the type of its message, a file, or the variants of a picture. */
 export interface Purge {
@@ -41,6 +41,39 @@ const CLAIM = statement<ClaimedPurge>(`
     due_at = CASE WHEN settled_at <= now() THEN now() + make_interval(secs => ${CLAIM_SECONDS}) ELSE settled_at END
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", settled_at <= now() AS "isClaimed"`)
+
+/**
+ * One statement, so that an interruption loses no second purge, and with PostgreSQL's clock, as CLAIM is. Of
+ * each page, the last purge that was made or given up is kept, to be shown to the owner.
+ */
+const END_CLAIM = statement<{ outcome: 'delivered' | 'retried' | 'failed' }>(`
+  WITH claimed AS (
+    SELECT key, id, target, user_id, page_id, public_id, type, version,
+      target = '${CDN_TARGET}' AND type IN ('page.published', 'page.unpublished') AS is_shown,
+      CASE WHEN :retrySeconds::float8 IS NULL THEN 'delivered'
+        WHEN changed_at > now() - interval '${GIVE_UP_DAYS} days' THEN 'retried' ELSE 'failed' END AS outcome
+    FROM outbox WHERE key = ANY (:keys::bigint[]) AND state = 'sending' AND due_at = :dueAt::timestamptz
+    ORDER BY page_id FOR UPDATE
+  ), retried AS (
+    UPDATE outbox SET due_at = now() + make_interval(secs => :retrySeconds::float8)
+    FROM claimed WHERE outbox.key = claimed.key AND outcome = 'retried'
+  ), second AS (
+    INSERT INTO outbox (id, target, user_id, page_id, public_id, type, version, due_at, settled_at)
+    SELECT id, '${CDN_AGAIN_TARGET}', user_id, page_id, public_id, type, version,
+      now() + interval '${AGAIN_SECONDS} s', now()
+    FROM claimed WHERE target = '${CDN_TARGET}' AND outcome = 'delivered' ORDER BY page_id
+    ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET due_at = excluded.due_at
+  ), shown_before AS (
+    DELETE FROM outbox USING claimed WHERE outbox.target = '${CDN_TARGET}' AND claimed.target = outbox.target
+      AND outbox.page_id = claimed.page_id AND outbox.state IN ('delivered', 'failed') AND outcome <> 'retried'
+  ), shown AS (
+    UPDATE outbox SET state = outcome, due_at = NULL, last_attempt_at = now()
+    FROM claimed WHERE outbox.key = claimed.key AND is_shown AND outcome <> 'retried'
+  ), removed AS (
+    DELETE FROM outbox USING claimed
+    WHERE outbox.key = claimed.key AND NOT is_shown AND outcome <> 'retried'
+  )
+  SELECT outcome FROM claimed`)
 
 // The command line has no Prisma.
 const QUEUE_FILE = statement<{ key: string }>(`
@@ -73,61 +106,20 @@ export async function claimPurges (database: Database, limit: number): Promise<C
 }
 
 /**
- * Ends purges, and queues the second ones. Keeps the last purge of each page that exists. If this is
- * interrupted, the purges are claimed and made again.
+ * Ends a claim: the purges are made, or wait for another attempt, or are given up three days after their
+ * change. Purges that another process has claimed since are left alone.
  *
- * @returns how many of them no other process has claimed since
- */
-export async function finishPurges (
-  { outboxMessage }: Database,
-  { purges, dueAt }: Claim,
-  state: 'delivered' | 'failed'
-): Promise<number> {
-  const now = new Date()
-  const keys = purges.map(({ key }) => key)
-  const mine = { key: { in: keys }, state: 'sending', dueAt }
-  const found = await outboxMessage.findMany({ where: mine })
-  const first = found.filter(({ target }) => target === CDN_TARGET)
-  const pageId = { in: first.map((purge) => purge.pageId) }
-  if (state === 'delivered') {
-    const again = { target: CDN_AGAIN_TARGET, dueAt: new Date(now.getTime() + AGAIN_MS) }
-    await outboxMessage.updateMany({ where: { target: again.target, pageId, state: 'waiting' }, data: again })
-    const data = first.map(({ id, userId, pageId, publicId, type, version }) => (
-      { id, userId, pageId, publicId, type, version, settledAt: now, ...again }
-    ))
-    await outboxMessage.createMany({ data, skipDuplicates: true })
-  }
-  // Not these purges: if their claim has lapsed, another process may have finished them.
-  const finished = {
-    target: CDN_TARGET,
-    pageId,
-    state: { in: ['delivered', 'failed'] },
-    key: { notIn: keys }
-  }
-  await outboxMessage.deleteMany({ where: finished })
-  const kept = { ...mine, target: CDN_TARGET, type: { in: ['page.published', 'page.unpublished'] } }
-  await outboxMessage.updateMany({ where: kept, data: { state, dueAt: null, lastAttemptAt: now } })
-  await outboxMessage.deleteMany({ where: mine })
-  return found.length
-}
-
-/**
- * Lets purges be tried again, and gives up those whose change was three days ago.
- *
+ * @param retrySeconds when the next attempt may begin; null if the purges are made
  * @returns how many were given up
  */
-export async function postponePurges (database: Database, claim: Claim, seconds: number): Promise<number> {
-  const now = Date.now()
-  await database.outboxMessage.updateMany({
-    where: {
-      key: { in: claim.purges.map(({ key }) => key) },
-      state: 'sending',
-      dueAt: claim.dueAt,
-      changedAt: { gte: new Date(now - GIVE_UP_MS) }
-    },
-    data: { dueAt: new Date(now + seconds * 1000) }
-  })
-  return await finishPurges(database, claim, 'failed')
+export async function endClaim (
+  database: Database,
+  { purges, dueAt }: Claim,
+  retrySeconds: number | null
+): Promise<number> {
+  const keys = purges.map(({ key }) => key)
+  const ended = await database.run(END_CLAIM, { keys, dueAt, retrySeconds })
+  return ended.filter(({ outcome }) => outcome === 'failed').length
 }
 
 /**
