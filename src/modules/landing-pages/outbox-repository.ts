@@ -23,6 +23,8 @@ export const CDN_TARGETS = [CDN_TARGET, CDN_AGAIN_TARGET]
 
 /** Replicas have an older version for at most this long if its publication was lost, in seconds. */
 const UNCONFIRMED_SECONDS = 61
+/** Without other replicas: until the process that writes has the new version in its cache, in seconds. */
+const ALONE_SECONDS = 0.2
 /** From the first change to its message, so that quick changes share one; in seconds. */
 const COLLECT_SECONDS = 3
 
@@ -61,10 +63,10 @@ export interface QueueOptions {
 export const queueSql = (changes: string, {
   id = ':messageId::uuid',
   isWanted = '(events IS NULL OR change.type = ANY (events))',
-  dueAt =
-    `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END)`,
-  settledAt = `now() + interval '${UNCONFIRMED_SECONDS} s'`,
-  unconfirmed = '1',
+  dueAt = `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds
+      ELSE LEAST(${COLLECT_SECONDS}, :settledSeconds::float8) END)`,
+  settledAt = 'clock_timestamp() + make_interval(secs => :settledSeconds::float8)',
+  unconfirmed = ':unconfirmed::integer',
   endsWaiting = false
 }: QueueOptions = {}): string => {
   const ofOnePage = (column: string): string => `CASE WHEN batch_seconds = 0 THEN ${column} END`
@@ -92,6 +94,14 @@ export const queueSql = (changes: string, {
     RETURNING key
   )`
 }
+
+/** The values of the parameters of `queueSql`, apart from the ids. */
+export const queueValues = ({ purges = false, isAlone = false }: StatementRunner) => ({
+  purges,
+  // Without other replicas, nobody has to be told, and no second statement says so.
+  settledSeconds: isAlone ? ALONE_SECONDS : UNCONFIRMED_SECONDS,
+  unconfirmed: isAlone ? 0 : 1
+})
 
 /** The keys of the queued messages; null without any. */
 export const QUEUED_KEYS = '(SELECT array_agg(key::text) FROM queued) AS queued'
@@ -206,7 +216,7 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
   ), changes AS (
     SELECT ${stateSql('deleted_at IS NOT NULL', 'published')} AS type, locked.*,
       row_number() OVER () AS number, count(*) OVER () AS all_locked, LEAST(told.settled_at,
-        LEAST(now(), updated_at) + make_interval(secs => :unconfirmedSeconds::float8)) AS "settledAt"
+        LEAST(now(), updated_at) + make_interval(secs => :settledSeconds::float8)) AS "settledAt"
     FROM locked LEFT JOIN told ON told.page_id = locked.id AND told.version = locked.version
   ), ${
   queueSql('SELECT * FROM changes', {
@@ -227,21 +237,15 @@ const RECENT_MS = 5 * 60 * 1000
 /**
  * Queues messages about the current state of pages for one webhook that doesn't collect changes.
  *
- * @param isAlone whether there are no other replicas, which may still serve an older version
  * @param pageId the only page, also if it is in the trash; undefined for all other pages
  * @returns the number of messages, which may have taken the place of others
  */
 export async function queuePages (
   database: StatementRunner,
-  { userId, webhookId, isAlone }: {
-    readonly userId: number
-    readonly webhookId: string
-    readonly isAlone: boolean
-  },
+  { userId, webhookId }: { readonly userId: number, readonly webhookId: string },
   pageId?: string
 ): Promise<number> {
   const recentId = firstUuidAt(Date.now() - RECENT_MS)
-  const unconfirmedSeconds = isAlone ? 0 : UNCONFIRMED_SECONDS
   let sum = 0
   for (let after: string | null | undefined = OLDEST; after != null;) {
     const messageIds = Array.from({ length: PAGES_PER_STATEMENT }, uuidv7)
@@ -252,7 +256,7 @@ export async function queuePages (
       after,
       messageIds,
       recentId,
-      unconfirmedSeconds,
+      ...queueValues(database),
       purges: false
     }
     const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)

@@ -105,7 +105,6 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
 /** What was sent, and what is to be sent. */
 const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { database } = app
-  const isAlone = app.redisClient === undefined
   // Each reads all pages of an account.
   const syncs = new KeyedSemaphore<number>({
     maxRunning: 1,
@@ -123,7 +122,7 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const webhook = await ownWebhook(request)
     const queued = await syncs.run(
       webhook.userId,
-      async () => await queueAllPages(database, webhook, isAlone)
+      async () => await queueAllPages(database, webhook)
     )
     app.wakeMessageSender()
     reply.code(202)
@@ -144,7 +143,7 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { delivery_id: deliveryId } = request.params
     const message = isUuid(deliveryId) ? await findMessage(database, webhook.id, deliveryId) : null
     if (message === null) throw new NotFoundError()
-    await queueAgain(database, webhook, message, isAlone)
+    await queueAgain(database, webhook, message)
     app.wakeMessageSender()
     return sendWithoutBody(reply.code(202))
   })

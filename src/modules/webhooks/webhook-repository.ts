@@ -145,11 +145,10 @@ const queueBatch = async (database: Database, webhook: Webhook, merged: number):
 /** Queues the current state of every page. @returns the number of messages */
 export async function queueAllPages (
   database: Database,
-  webhook: Webhook,
-  isAlone: boolean
+  webhook: Webhook
 ): Promise<number> {
   const { id: webhookId, userId, batchSeconds } = webhook
-  if (batchSeconds === 0) return await queuePages(database, { userId, webhookId, isAlone })
+  if (batchSeconds === 0) return await queuePages(database, { userId, webhookId })
   const count = await database.landingPage.count({ where: { userId, deletedAt: null } })
   if (count > 0) await queueBatch(database, webhook, count - 1)
   return Math.min(count, 1)
@@ -159,13 +158,12 @@ export async function queueAllPages (
 export async function queueAgain (
   database: Database,
   webhook: Webhook,
-  { type, pageId, publicId, version }: OutboxMessage,
-  isAlone: boolean
+  { type, pageId, publicId, version }: OutboxMessage
 ): Promise<void> {
   const { id: webhookId, userId } = webhook
   if (type === TEST_EVENT) return await queueTest(database, webhook)
   if (type === BATCH_EVENT) return await queueBatch(database, webhook, 0)
-  if (await queuePages(database, { userId, webhookId, isAlone }, pageId) > 0) return
+  if (await queuePages(database, { userId, webhookId }, pageId) > 0) return
   // The page is gone for good, or the webhook collects changes now.
   if (webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
   await queueMessage(database, webhook, { type: 'page.deleted', pageId, publicId, version })
