@@ -1,13 +1,12 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS } from '../landing-pages/index.ts'
+import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, IS_NEXT,
+  IS_SETTLED } from '../landing-pages/index.ts'
 
-// Purges in the table `outbox`. Like a message, a purge is frozen when it is due, and claimed when no replica
-// serves an older version. A frozen one is tried until it succeeds; a later change makes another one.
+// Purges in the table `outbox`. They have the states of messages (landing-pages/outbox-repository.ts), except
+// that a purge that has failed is not merged with a later one: it is tried until it succeeds.
 
-/** How long a claim holds. Longer than a request may take. */
-const CLAIM_SECONDS = 30
 /** From a purge to the second one, because a cache behind another one may fetch what that still has. */
 const AGAIN_SECONDS = 5
 const GIVE_UP_DAYS = 3
@@ -30,17 +29,12 @@ interface ClaimedPurge extends Purge {
 // Prisma has no SKIP LOCKED.
 const CLAIM = statement<ClaimedPurge>(`
   WITH chosen AS (
-    SELECT key FROM outbox
-    WHERE target = ANY ('{${CDN_TARGETS.join()}}') AND state IN ('waiting', 'sending') AND due_at <= now()
-      AND (state = 'sending' OR NOT EXISTS (
-        SELECT FROM outbox before
-        WHERE before.target = outbox.target AND before.page_id = outbox.page_id AND before.state = 'sending'))
+    SELECT key FROM outbox WHERE target = ANY ('{${CDN_TARGETS.join()}}') AND ${IS_NEXT}
     ORDER BY target, due_at LIMIT :limit::integer FOR UPDATE SKIP LOCKED
   )
-  UPDATE outbox SET state = 'sending',
-    due_at = CASE WHEN settled_at <= now() THEN now() + make_interval(secs => ${CLAIM_SECONDS}) ELSE settled_at END
+  UPDATE outbox SET ${CLAIM_OR_FREEZE}
   FROM chosen WHERE outbox.key = chosen.key
-  RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", settled_at <= now() AS "isClaimed"`)
+  RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", ${IS_SETTLED} AS "isClaimed"`)
 
 /**
  * One statement, so that an interruption loses no second purge, and with PostgreSQL's clock, as CLAIM is. Of

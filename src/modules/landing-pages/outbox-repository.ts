@@ -5,8 +5,12 @@ import { statement, type StatementRunner, type Values } from '../../infra/postgr
 import { firstUuidAt, uuidv7 } from '../../infra/system/identifiers.ts'
 import { AUTHORSHIP } from './revision-repository.ts'
 
-// SQL that queues messages about changes of pages, for the statements that make the changes. So no message is
+// Messages to webhooks, and purges of the CDN. The statement that changes a page also queues them, so none is
 // lost, and none is sent for a change that failed (docs/adr/0031-webhooks.md).
+
+// The states of a message: it is `waiting`, and later changes of its page are merged into it, until it is
+// due. Then it is frozen (`sending`), and the next change begins another one. Once it is settled, because no
+// replica serves an older version, a process claims it for 30 s. At last it is `delivered` or `failed`.
 
 /** What a message about a page tells: the state that the page is in. */
 export const PAGE_EVENTS = ['page.published', 'page.unpublished', 'page.deleted'] as const
@@ -33,6 +37,20 @@ export const stateSql = (isDeleted: string, isPublished: string): string =>
   `CASE WHEN ${isDeleted} THEN 'page.deleted' WHEN ${isPublished} THEN 'page.published'
     ELSE 'page.unpublished' END`
 
+/** How long a claim holds. Longer than an attempt may take. */
+const CLAIM_SECONDS = 30
+
+/** The next step of a row is due, and no earlier row of its page is still under way. */
+export const IS_NEXT =
+  `state IN ('waiting', 'sending') AND due_at <= now() AND (state = 'sending' OR NOT EXISTS (
+        SELECT FROM outbox earlier WHERE earlier.target = outbox.target AND earlier.page_id = outbox.page_id
+          AND earlier.state = 'sending'))`
+/** Whether no replica serves an older version. */
+export const IS_SETTLED = 'settled_at <= now()'
+/** Claims a row that is settled; freezes another one until it is. */
+export const CLAIM_OR_FREEZE = `state = 'sending', due_at =
+      CASE WHEN ${IS_SETTLED} THEN now() + interval '${CLAIM_SECONDS} s' ELSE settled_at END`
+
 /** Who gets messages about a change: webhooks of the owner, and the CDN. */
 const RECEIVERS =
   `SELECT id, user_id, events, pages, batch_seconds FROM webhooks WHERE user_id = change."userId"
@@ -41,15 +59,15 @@ const RECEIVERS =
 export interface QueueOptions {
   /** SQL of the message's id. */
   readonly id?: string
-  /** A condition on the columns of `change` and of `webhook`; the CDN has no `events`. */
+  /** A condition on the columns of `change` and of `receiver`; the CDN has no `events`. */
   readonly isWanted?: string
   /** SQL of the times when the message is due, and when no replica serves an older version. */
   readonly dueAt?: string
   readonly settledAt?: string
   /** SQL of the number of changes that Redis doesn't know yet. */
   readonly unconfirmed?: string
-  /** Whether a message that waits for its next attempt need not wait any longer. */
-  readonly endsWaiting?: boolean
+  /** Whether a message that waits for its next attempt is due as soon as it is settled. */
+  readonly endsRetryWait?: boolean
 }
 
 /**
@@ -67,29 +85,28 @@ export const queueSql = (changes: string, {
       ELSE LEAST(${COLLECT_SECONDS}, :settledSeconds::float8) END)`,
   settledAt = 'clock_timestamp() + make_interval(secs => :settledSeconds::float8)',
   unconfirmed = ':unconfirmed::integer',
-  endsWaiting = false
+  endsRetryWait = false
 }: QueueOptions = {}): string => {
+  // A webhook that collects changes gets one message for all pages.
   const ofOnePage = (column: string): string => `CASE WHEN batch_seconds = 0 THEN ${column} END`
   return `queued AS (
-    INSERT INTO outbox AS known (id, target, user_id, page_id, public_id, type, version, content_hash, author_type,
-      author_name, due_at, settled_at, unconfirmed)
-    SELECT ${id}, webhook.id, webhook.user_id, coalesce(${ofOnePage('change.id')}, '${ALL_PAGES}'),
-      ${ofOnePage('"publicId"')}, coalesce(${ofOnePage('change.type')}, '${BATCH_EVENT}'), ${
-    ofOnePage('version')
-  },
-      ${ofOnePage(`CASE WHEN change.type = 'page.published' THEN "contentHash" END`)}, ${
-    ofOnePage('"authorType"')
-  },
-      ${ofOnePage('"authorName"')}, ${dueAt}, ${settledAt}, ${unconfirmed}
-    FROM (${changes}) change CROSS JOIN LATERAL (${RECEIVERS}) webhook
-    WHERE ${isWanted} AND (webhook.pages = '{}' OR change.id = ANY (webhook.pages))
-    ORDER BY webhook.id, change.id
+    INSERT INTO outbox AS waiting (id, target, user_id, page_id, public_id, type, version, content_hash,
+      author_type, author_name, due_at, settled_at, unconfirmed)
+    SELECT ${id}, receiver.id, receiver.user_id, coalesce(${ofOnePage('change.id')}, '${ALL_PAGES}'),
+      ${ofOnePage('"publicId"')}, coalesce(${ofOnePage('change.type')}, '${BATCH_EVENT}'),
+      ${ofOnePage('version')},
+      ${ofOnePage(`CASE WHEN change.type = 'page.published' THEN "contentHash" END`)},
+      ${ofOnePage('"authorType"')}, ${ofOnePage('"authorName"')}, ${dueAt}, ${settledAt}, ${unconfirmed}
+    FROM (${changes}) change CROSS JOIN LATERAL (${RECEIVERS}) receiver
+    WHERE ${isWanted} AND (receiver.pages = '{}' OR change.id = ANY (receiver.pages))
+    ORDER BY receiver.id, change.id -- all statements lock messages in this order
     ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET
       id = excluded.id, type = excluded.type, version = excluded.version, content_hash = excluded.content_hash,
-      author_type = excluded.author_type, author_name = excluded.author_name, merged = known.merged + 1,
-      settled_at = GREATEST(known.settled_at, excluded.settled_at), changed_at = excluded.changed_at,
-      unconfirmed = excluded.unconfirmed + CASE WHEN known.settled_at > now() THEN known.unconfirmed ELSE 0 END${
-    endsWaiting ? ',\n      due_at = GREATEST(known.settled_at, excluded.settled_at)' : ''
+      author_type = excluded.author_type, author_name = excluded.author_name, merged = waiting.merged + 1,
+      settled_at = GREATEST(waiting.settled_at, excluded.settled_at), changed_at = excluded.changed_at,
+      unconfirmed = excluded.unconfirmed +
+        CASE WHEN waiting.settled_at > now() THEN waiting.unconfirmed ELSE 0 END${
+    endsRetryWait ? ',\n      due_at = GREATEST(waiting.settled_at, excluded.settled_at)' : ''
   }
     RETURNING key
   )`
@@ -112,18 +129,22 @@ export interface Queued {
   readonly queued: string[] | null
 }
 
-/** Hot, if an account has webhooks. A message that stands for several changes waits for the last of them. */
+/**
+ * Hot, if an account has webhooks. A message that stands for several changes is settled by the last one that
+ * Redis is told of.
+ */
 const SETTLE = statement<object>(`
-  WITH confirmed AS (
+  WITH told AS (
     SELECT key, unconfirmed - 1 AS unconfirmed, CASE WHEN unconfirmed > 1 THEN settled_at
         ELSE LEAST(settled_at, now() + make_interval(secs => :seconds::float8)) END AS settled_at
     FROM outbox WHERE key = ANY (:keys::bigint[]) AND settled_at > now() ORDER BY target FOR UPDATE
   )
-  UPDATE outbox SET unconfirmed = confirmed.unconfirmed, settled_at = confirmed.settled_at,
-    due_at = CASE WHEN state = 'sending' THEN confirmed.settled_at
-      WHEN due_at IS NOT NULL AND attempts = 0 AND version IS NOT NULL THEN LEAST(due_at, confirmed.settled_at)
+  UPDATE outbox SET unconfirmed = told.unconfirmed, settled_at = told.settled_at,
+    due_at = CASE WHEN state = 'sending' THEN told.settled_at -- frozen: its claim is next
+      -- a page's first attempt; not a retry, a paused webhook or a collection
+      WHEN due_at IS NOT NULL AND attempts = 0 AND version IS NOT NULL THEN LEAST(due_at, told.settled_at)
       ELSE due_at END
-  FROM confirmed WHERE outbox.key = confirmed.key AND state IN ('waiting', 'sending')`)
+  FROM told WHERE outbox.key = told.key AND state IN ('waiting', 'sending')`)
 
 /**
  * Notes that all replicas were told of a change.
@@ -198,10 +219,7 @@ export async function measureOverdue (
 /** Pages that one statement queues messages about. */
 const PAGES_PER_STATEMENT = 100
 
-/**
- * One statement: the locks make writers wait, so that no older version follows a newer one. `count()` makes
- * it lock all pages before the first message. An earlier message about a version says when it is settled.
- */
+/** One statement: its locks of the pages make writers wait, so that no older version follows a newer one. */
 const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
   WITH locked AS (
     SELECT id, public_id AS "publicId", user_id AS "userId", version, content_hash AS "contentHash", published,
@@ -210,23 +228,26 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
     WHERE user_id = :userId::integer AND (id = :pageId::uuid OR :pageId::uuid IS NULL AND deleted_at IS NULL)
       AND id > :after::uuid
     ORDER BY user_id, id LIMIT ${PAGES_PER_STATEMENT} FOR SHARE
-  ), told AS (
+  ), earlier AS ( -- messages about these versions say when they are settled
     SELECT page_id, version, min(settled_at) AS settled_at FROM outbox
     WHERE target = :webhookId::uuid AND id > :recentId::uuid GROUP BY page_id, version
   ), changes AS (
-    SELECT ${stateSql('deleted_at IS NOT NULL', 'published')} AS type, locked.*,
-      row_number() OVER () AS number, count(*) OVER () AS all_locked, LEAST(told.settled_at,
+    SELECT ${
+  stateSql('deleted_at IS NOT NULL', 'published')
+} AS type, locked.*, row_number() OVER () AS number,
+      count(*) OVER () AS locked_pages, -- a count of all rows: locks all pages before the first message
+      LEAST(earlier.settled_at,
         LEAST(now(), updated_at) + make_interval(secs => :settledSeconds::float8)) AS "settledAt"
-    FROM locked LEFT JOIN told ON told.page_id = locked.id AND told.version = locked.version
+    FROM locked LEFT JOIN earlier ON earlier.page_id = locked.id AND earlier.version = locked.version
   ), ${
   queueSql('SELECT * FROM changes', {
     id: '(:messageIds::uuid[])[number]',
-    isWanted: 'webhook.id = :webhookId::uuid AND batch_seconds = 0 AND all_locked > 0 AND ' +
-      '(:pageId::uuid IS NOT NULL OR change.type = ANY (webhook.events))',
+    isWanted: 'receiver.id = :webhookId::uuid AND batch_seconds = 0 AND locked_pages > 0 AND ' +
+      '(:pageId::uuid IS NOT NULL OR change.type = ANY (receiver.events))',
     dueAt: 'GREATEST(now(), "settledAt")',
     settledAt: '"settledAt"',
     unconfirmed: '0',
-    endsWaiting: true
+    endsRetryWait: true
   })
 }
   SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)

@@ -6,8 +6,8 @@ import { ALL_PAGES, BATCH_EVENT, queuePages } from '../landing-pages/index.ts'
 
 /** The most webhooks of an account. */
 export const MAX_WEBHOOKS = 10
-/** How long the secret before signs after a change, too. */
-const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
+/** How long the previous secret signs, too, after it was replaced. */
+const PREVIOUS_SIGNS_MS = 24 * 60 * 60 * 1000
 
 /** What an owner decides about a webhook. */
 export type WebhookFields = Partial<
@@ -73,12 +73,12 @@ export async function changeWebhook (
   return changed
 }
 
-/** Begins a new secret. @returns undefined when the webhook is gone */
+/** Replaces the secret: the next generation is derived. @returns undefined when the webhook is gone */
 export async function replaceSecret (
   { webhook }: Database,
   { id, userId }: Webhook
 ): Promise<Webhook | undefined> {
-  const data = { generation: { increment: 1 }, previousUntil: new Date(Date.now() + BOTH_SIGN_MS) }
+  const data = { generation: { increment: 1 }, previousUntil: new Date(Date.now() + PREVIOUS_SIGNS_MS) }
   return await unlessMissing(webhook.update({ where: { id, userId }, data }))
 }
 

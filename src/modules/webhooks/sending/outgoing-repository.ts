@@ -2,14 +2,12 @@ import type { Database } from '../../../infra/postgres/database.ts'
 import type { OutboxMessage } from '../../../infra/postgres/generated/prisma/client.ts'
 import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
-import { CDN_TARGET } from '../../landing-pages/index.ts'
+import { CDN_TARGET, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED } from '../../landing-pages/index.ts'
 import type { Outcome } from '../../../http/send-request.ts'
 
-// The messages in the table `outbox` that are due. Such a message is frozen first: changes that follow make
-// another one. It is claimed when it is settled. A sender that dies leaves its claim, which lapses.
+// Takes messages from the table `outbox` and ends the work on them. landing-pages/outbox-repository.ts
+// describes their states. The claim of a process that has died lapses.
 
-/** How long a claim holds. Longer than an attempt may take. */
-const CLAIM_SECONDS = 30
 /** How long after a change its message waits for the purge of a CDN. After that, the CDN counts as away. */
 const PURGE_SECONDS = 90
 /** Messages that a statement looks at, at most one of each webhook. */
@@ -30,30 +28,29 @@ export interface OutgoingMessage extends
   readonly url: string | null
   readonly active: boolean | null
   readonly generation: number | null
-  /** Whether the secret before signs, too. */
+  /** Whether the previous secret signs, too. */
   readonly isRotating: boolean | null
   /** When the first attempt since the last success failed; null if none has. */
   readonly failingSince: Date | null
 }
 
-const UNFINISHED = "state IN ('waiting', 'sending')"
+const IS_UNFINISHED = "state IN ('waiting', 'sending')"
 
 // Prisma has no SKIP LOCKED and no recursion. The recursion reads one entry of the index for each webhook, so
 // that a webhook with many messages neither delays the others nor makes the statement longer.
 const CLAIM = statement<OutgoingMessage>(`
   WITH RECURSIVE targets AS (
-    (SELECT target FROM outbox WHERE ${UNFINISHED} ORDER BY target LIMIT 1)
+    (SELECT target FROM outbox WHERE ${IS_UNFINISHED} ORDER BY target LIMIT 1)
     UNION ALL
-    SELECT (SELECT next.target FROM outbox next WHERE ${UNFINISHED} AND next.target > targets.target
+    SELECT (SELECT next.target FROM outbox next WHERE ${IS_UNFINISHED} AND next.target > targets.target
       ORDER BY next.target LIMIT 1)
     FROM targets WHERE targets.target IS NOT NULL
-  ), candidates AS (
+  ), candidates AS ( -- the first message of each webhook that may get one
     SELECT message.key, message.due_at FROM targets CROSS JOIN LATERAL (
       SELECT key, due_at, user_id FROM outbox
-      WHERE target = targets.target AND ${UNFINISHED} AND due_at <= now() AND (state = 'sending' OR NOT EXISTS (
-        SELECT FROM outbox before
-        WHERE before.target = outbox.target AND before.page_id = outbox.page_id AND before.state = 'sending'))
-        AND (settled_at > now() OR NOT EXISTS (
+      WHERE target = targets.target AND ${IS_NEXT}
+        -- a CDN has to be purged before a receiver reads the page through it
+        AND (NOT ${IS_SETTLED} OR NOT EXISTS (
         SELECT FROM outbox purge
         WHERE purge.target = '${CDN_TARGET}' AND purge.page_id = outbox.page_id AND purge.version <= outbox.version
           AND (purge.state = 'sending' OR purge.state = 'waiting' AND purge.due_at <= now())
@@ -64,45 +61,44 @@ const CLAIM = statement<OutgoingMessage>(`
       AND NOT (:isCrowded::boolean AND EXISTS (
         SELECT FROM webhooks WHERE id = targets.target AND failing_since IS NOT NULL))
     ORDER BY message.due_at LIMIT ${CANDIDATES}
-  ), chosen AS (
-    SELECT key FROM outbox WHERE key IN (SELECT key FROM candidates) AND ${UNFINISHED} AND due_at <= now()
+  ), chosen AS ( -- the first candidate that no other process is taking
+    SELECT key FROM outbox WHERE key IN (SELECT key FROM candidates) AND ${IS_UNFINISHED} AND due_at <= now()
     ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
-  ), claimed AS (
-    UPDATE outbox SET state = 'sending',
-      due_at = CASE WHEN settled_at <= now() THEN now() + make_interval(secs => ${CLAIM_SECONDS}) ELSE settled_at END,
-      attempts = CASE WHEN settled_at <= now() THEN attempts + 1 ELSE attempts END,
-      last_attempt_at = CASE WHEN settled_at <= now() THEN now() ELSE last_attempt_at END
+  ), taken AS (
+    UPDATE outbox SET ${CLAIM_OR_FREEZE},
+      attempts = CASE WHEN ${IS_SETTLED} THEN attempts + 1 ELSE attempts END,
+      last_attempt_at = CASE WHEN ${IS_SETTLED} THEN now() ELSE last_attempt_at END
     FROM chosen WHERE outbox.key = chosen.key
     RETURNING outbox.key, id, target, user_id, page_id, public_id, type, version, content_hash, author_type, author_name,
-      merged, attempts, created_at, changed_at, settled_at <= now() AS is_claimed
+      merged, attempts, created_at, changed_at, ${IS_SETTLED} AS is_claimed
   )
-  SELECT key, claimed.id, target, claimed.user_id AS "userId", page_id AS "pageId", public_id AS "publicId", type,
+  SELECT key, taken.id, target, taken.user_id AS "userId", page_id AS "pageId", public_id AS "publicId", type,
     version, content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
-    claimed.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
+    taken.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
     coalesce(previous_until > now(), false) AS "isRotating", failing_since AS "failingSince"
-  FROM claimed LEFT JOIN webhooks ON webhooks.id = target`)
+  FROM taken LEFT JOIN webhooks ON webhooks.id = target`)
 
-// One statement puts a message back. A newer one that waits takes its place, with its time and attempts. The
-// lock on the webhook orders this and a change of `active`.
+// One statement: a webhook that becomes active at this moment must not leave the message without a due time,
+// and a newer one that waits must not be sent first.
 const PUT_BACK = statement<object>(`
-  WITH mine AS (
+  WITH failed AS (
     SELECT key, target, page_id, merged, outbox.created_at, last_attempt_at,
       CASE WHEN active THEN now() + make_interval(secs => :seconds::float8) END AS due_at
     FROM outbox JOIN webhooks ON webhooks.id = target
     WHERE key = :key::bigint AND state = 'sending' AND attempts = :attempts::integer
     FOR UPDATE OF outbox FOR SHARE OF webhooks
-  ), newer AS (
-    UPDATE outbox SET due_at = mine.due_at, attempts = :countedAttempts::integer, merged = outbox.merged + mine.merged + 1,
-      created_at = mine.created_at, last_attempt_at = mine.last_attempt_at, status = :status::smallint,
+  ), newer AS ( -- takes the place of the failed one, with its time and attempts
+    UPDATE outbox SET due_at = failed.due_at, attempts = :countedAttempts::integer, merged = outbox.merged + failed.merged + 1,
+      created_at = failed.created_at, last_attempt_at = failed.last_attempt_at, status = :status::smallint,
       error = :error, duration_ms = :durationMs::integer
-    FROM mine WHERE outbox.target = mine.target AND outbox.page_id = mine.page_id AND state = 'waiting'
+    FROM failed WHERE outbox.target = failed.target AND outbox.page_id = failed.page_id AND state = 'waiting'
     RETURNING outbox.key
-  ), replaced AS (
-    DELETE FROM outbox USING mine, newer WHERE outbox.key = mine.key
+  ), superseded AS (
+    DELETE FROM outbox USING failed, newer WHERE outbox.key = failed.key
   )
-  UPDATE outbox SET state = 'waiting', due_at = mine.due_at, attempts = :countedAttempts::integer,
+  UPDATE outbox SET state = 'waiting', due_at = failed.due_at, attempts = :countedAttempts::integer,
     status = :status::smallint, error = :error, duration_ms = :durationMs::integer
-  FROM mine WHERE outbox.key = mine.key AND NOT EXISTS (SELECT FROM newer)`)
+  FROM failed WHERE outbox.key = failed.key AND NOT EXISTS (SELECT FROM newer)`)
 
 /** One statement pauses a webhook and queues the mail about it. */
 const PAUSE = statement<{ userId: number }>(`
