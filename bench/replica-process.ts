@@ -81,7 +81,7 @@ class Replica {
   async stop (): Promise<void> {
     await Promise.all(this.underWay)
     for (const limit of this.limits.values()) await limit.close()
-    await this.store.leave()
+    await this.store.succession.leave()
     this.redis.close()
     this.isAlive = false
   }

@@ -99,7 +99,7 @@ export async function startReplicas (
 /** Ends a replica as the service does after SIGTERM: its limits are closed, and it says that it has left. */
 export async function stop (replica: Replica, limits: readonly LeasedLimit[]): Promise<void> {
   for (const limit of limits) await limit.close()
-  await replica.store.leave()
+  await replica.store.succession.leave()
   replica.redis.close()
 }
 

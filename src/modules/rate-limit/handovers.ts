@@ -17,6 +17,7 @@ declare module 'ioredis' {
     landfallAdopt(
       handover: string,
       reported: string,
+      adopter: string,
       lifetimeMs: number,
       maxAgeMs: number
     ): Result<string[] | null, Context>
@@ -43,7 +44,7 @@ const LATER: Format = { head: 'head', partCount: 65_536, lifetimeMs: LIFETIME_MS
 const formatOf = (handover: string): Format => handover.startsWith('1:') ? FIRST : LATER
 
 /** The others count a process that has left for a window and 3 s. It must not be adopted after that. */
-const MAX_ADOPTION_AGE_MS = 50_000
+export const MAX_ADOPTION_AGE_MS = 50_000
 /** Longer than it takes to load all counts. */
 const RESERVATION_MS = 10_000
 const MAX_HEADS = 1000
@@ -52,8 +53,8 @@ const LOAD_BATCH = 500
 /** Clients in one command. */
 const REPORTED_BATCH = 1000
 
-// The field "adopter" says that a process has adopted the counts. Until then, each lookup notes the client,
-// because whoever looks it up reports its reads.
+// The field "adopter" has the id of the process that has adopted the counts. Until then, each lookup notes
+// the client, because whoever looks it up reports its reads.
 const FIND = `
 local handover, reported = KEYS[1], KEYS[2]
 local part, client, lifetime_ms, head = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -65,15 +66,18 @@ return {1, redis.call('HGET', handover, part)}
 `
 const STATES = ['lost', 'found', 'adopted'] as const
 
-// Returns the clients whose reads have been reported; nothing if the counts are lost, adopted, or too old.
+// Returns the clients whose reads have been reported; nothing if the counts are lost, too old, or adopted by
+// another process. The same process may ask again, because a response can get lost.
 const ADOPT = `
 local handover, reported = KEYS[1], KEYS[2]
-local lifetime_ms, max_age_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
-if redis.call('HEXISTS', handover, '${LATER.head}') == 0 then return false end
-if lifetime_ms - redis.call('PTTL', handover) > max_age_ms then return false end
-redis.call('UNLINK', handover)
-redis.call('HSET', handover, 'adopter', 1)
-redis.call('PEXPIRE', handover, lifetime_ms)
+local adopter, lifetime_ms, max_age_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if redis.call('HGET', handover, 'adopter') ~= adopter then
+  if redis.call('HEXISTS', handover, '${LATER.head}') == 0 then return false end
+  if lifetime_ms - redis.call('PTTL', handover) > max_age_ms then return false end
+  redis.call('UNLINK', handover)
+  redis.call('HSET', handover, 'adopter', adopter)
+  redis.call('PEXPIRE', handover, lifetime_ms)
+end
 return redis.call('SMEMBERS', reported)
 `
 
@@ -202,13 +206,14 @@ export class Handovers {
   /**
    * Adopts the counts of a limit. Others can't look up clients in them any more.
    *
+   * @param adopter the id of this process
    * @returns the clients whose reads are reported; undefined if the counts can't be adopted
    * @throws {RedisAwayError}
    */
-  async adopt (handover: string, nameSpace: string): Promise<string[] | undefined> {
+  async adopt (handover: string, nameSpace: string, adopter: string): Promise<string[] | undefined> {
     const name = handoverKey(handover, nameSpace)
     return await this.#redis.run(async (redis) =>
-      await redis.landfallAdopt(name, reportedKey(name), LIFETIME_MS, MAX_ADOPTION_AGE_MS)
+      await redis.landfallAdopt(name, reportedKey(name), adopter, LIFETIME_MS, MAX_ADOPTION_AGE_MS)
     ) ?? undefined
   }
 

@@ -1,10 +1,4 @@
-import type { Result } from 'ioredis'
-
-declare module 'ioredis' {
-  interface RedisCommander<Context> {
-    landfallFirstShare(members: string, id: string, beats: number): Result<number, Context>
-  }
-}
+// What processes say of themselves in Redis, once a second.
 
 /**
  * The name in Redis: a hash with the last heartbeat of each process, in words separated by spaces. NUMBER
@@ -12,8 +6,8 @@ declare module 'ioredis' {
  *
  * - `NUMBER 3 … STATE` of a process that runs. STATE 1 means that it may have a share, 0 that it has none,
  *   `replaced` that it goes on as another process. Between them, `first=N` says that it has a first share of
- *   N twelfths (when it is replaced: it has handed over what it counted), and `keeps=ID` that it keeps back
- *   the first share of a process.
+ *   N twelfths (when it is replaced: it has handed over what it counted), `keeps=ID` that it keeps back
+ *   the first share of a process, and `steady` that all others have counted it for longer than a window.
  * - `NUMBER HANDOVER MEMBER=AGE … left` of a process that has shut down gracefully and may be continued, with
  *   the members that it counted.
  * - `NUMBER/3/N left` of one that may not be continued, and had a first share of N twelfths, or 0.
@@ -23,34 +17,40 @@ declare module 'ioredis' {
 export const MEMBERS_KEY = 'landfall:members:2'
 /** The format of heartbeats, and of handovers that may be continued. */
 export const FORMAT = '3'
-
-/** The word of a heartbeat before the id of a process whose first share is kept back. */
-export const KEEPS = 'keeps='
-const FIRST_SHARE_WORD = /(?: first=|\/)(\d+)(?= )/
-const CURRENT = new RegExp(`^\\d+[ /]${FORMAT}\\b`)
 /** How long a heartbeat is valid, in milliseconds. */
 export const VALID_MS = 3000
+
+const KEEPS = 'keeps='
+const STEADY = 'steady'
+const FIRST_SHARE_WORD = /(?: first=|\/)(\d+)(?= )/
+const CURRENT = new RegExp(`^\\d+[ /]${FORMAT}\\b`)
 
 /** A process that has shut down gracefully. */
 export interface Departed {
   readonly id: string
   /** Version and id of its handover. */
   readonly handover: string
-  /** Its last heartbeat, if another process may continue with its share. */
-  readonly heartbeat?: string
+  /** If another process may continue with its share: what its last heartbeat leaves to that one. */
+  readonly legacy?: {
+    readonly beats: number
+    /** The members that it counted, and how long before it had seen their last heartbeats, in ms. */
+    readonly counted: readonly (readonly [id: string, ageMs: number])[]
+  }
 }
 
 /** What a heartbeat says. */
 export interface Heartbeat {
-  readonly heartbeat: string
+  readonly text: string
   /** Whether the process may have had a share within the last window, or may have one soon. */
-  mayHaveShare: boolean
+  readonly mayHaveShare: boolean
+  /** Whether every process that had a share within the last window has counted it since then. */
+  readonly isSteady: boolean
   /** Its first share, in twelfths of a limit. */
   readonly firstShare: number
   /** The processes whose first shares it keeps back. */
   readonly keepsBack: readonly string[]
   /** If it has shut down gracefully: what it has handed over, so that its share is not open. */
-  departed?: Departed
+  readonly departed?: Departed | undefined
   /** Whether it goes on as another member. It has never had a share. */
   readonly isReplaced: boolean
   /** Whether it knows of adoptions and first shares, as release 0.2.0 doesn't. */
@@ -58,59 +58,60 @@ export interface Heartbeat {
 }
 
 /** Reads a heartbeat of this release, or of one before. */
-export function parse (id: string, heartbeat: string): Heartbeat {
-  const words = heartbeat.split(' ')
+export function parse (id: string, text: string): Heartbeat {
+  const words = text.split(' ')
   const state = words.at(-1)
-  const [, format = ''] = words
-  const firstShare = Number(FIRST_SHARE_WORD.exec(heartbeat)?.[1] ?? 0)
+  const firstShare = Number(FIRST_SHARE_WORD.exec(text)?.[1] ?? 0)
   const isReplaced = state === 'replaced'
-  const isContinuable = state === 'left' && words.length > 2
-  const isCurrent = CURRENT.test(heartbeat)
-  const departed = isContinuable ? { id, handover: format, heartbeat }
-    : { id, handover: `${isCurrent ? FORMAT : '1'}:${id}` }
+  const isCurrent = CURRENT.test(text)
   return {
-    heartbeat,
+    text,
     mayHaveShare: state === '1',
+    isSteady: words.includes(STEADY),
     firstShare,
     keepsBack: words.flatMap((word) => word.startsWith(KEEPS) ? [word.slice(KEEPS.length)] : []),
     isReplaced,
     isCurrent,
-    ...(state === 'left' || (isReplaced && firstShare > 0)) && { departed }
+    departed: state === 'left' || (isReplaced && firstShare > 0) ? departedOf(id, words, isCurrent)
+      : undefined
   }
 }
 
-/** Twelfths of a limit: all shares together, and all first shares. The rest is leased. */
-const SHARED = 8
-const FIRST_SHARES = 3
-const twelfths = (max: number, parts: number): number => Math.floor(max * parts / 12)
+function departedOf (id: string, words: readonly string[], isCurrent: boolean): Departed {
+  const [beats, handover = '', ...counted] = words.slice(0, -1)
+  const isContinuable = words.at(-1) === 'left' && words.length > 2
+  if (!isContinuable) return { id, handover: `${isCurrent ? FORMAT : '1'}:${id}` }
+  const members = counted.map((word) => word.split('=') as [string, string])
+  return {
+    id,
+    handover,
+    legacy: { beats: Number(beats), counted: members.map(([member, age]) => [member, Number(age)]) }
+  }
+}
 
-/**
- * Returns the reads of a limit in all shares together, rounded down. The rest is for reads beyond the shares,
- * so that few need a recall, and for first shares.
- */
-export const sharedReads = (max: number): number => twelfths(max, SHARED)
+/** Writes the heartbeat of a process that runs, or that goes on as another one. */
+export const running = (
+  beats: number,
+  state: '0' | '1' | 'replaced',
+  { firstShare, keepsBack, isSteady }: Pick<Heartbeat, 'firstShare' | 'keepsBack' | 'isSteady'>
+): string =>
+  [
+    beats,
+    FORMAT,
+    ...firstShare > 0 ? [`first=${firstShare}`] : [],
+    ...keepsBack.map((id) => `${KEEPS}${id}`),
+    ...isSteady ? [STEADY] : [],
+    state
+  ]
+    .join(' ')
 
-/** Returns the reads of a limit in a first share, rounded down; by default those in all first shares. */
-export const firstShareReads = (max: number, parts = FIRST_SHARES): number => twelfths(max, parts)
+/** Writes the last heartbeat of a process that may be continued. */
+export const leftForAnother = (
+  beats: number,
+  handover: string,
+  counted: ReadonlyMap<string, number>
+): string => [beats, handover, ...[...counted].map(([id, ageMs]) => `${id}=${ageMs}`), 'left'].join(' ')
 
-// Gives a process half of what other first shares leave, rounded up. Returns its twelfths: 0 if there are
-// none left, or if a process doesn't know of first shares.
-const FIRST_SHARE = `
-local members, own_id, beats = KEYS[1], ARGV[1], ARGV[2]
-local heartbeats = redis.call('HGETALL', members)
-local free = ${FIRST_SHARES}
-for at = 1, #heartbeats, 2 do
-  if heartbeats[at] ~= own_id then
-    if not string.find(heartbeats[at + 1], '^%d+[ /]${FORMAT}%f[^%d]') then return 0 end
-    local first = string.match(heartbeats[at + 1], ' first=(%d+) ') or string.match(heartbeats[at + 1], '/(%d+) ')
-    free = free - tonumber(first or 0)
-  end
-end
-local share = math.ceil(math.max(free, 0) / 2)
-if share > 0 then
-  redis.call('HSET', members, own_id, table.concat({beats, '${FORMAT}', 'first=' .. share, '0'}, ' '))
-end
-return share
-`
-
-export const MEMBER_SCRIPTS = { landfallFirstShare: { numberOfKeys: 1, lua: FIRST_SHARE } } as const
+/** Writes the last heartbeat of a process that may not be continued. */
+export const left = (beats: number, handover: string, firstShare: number): string =>
+  handover.startsWith(FORMAT) ? `${beats}/${FORMAT}/${firstShare} left` : `${beats} left`

@@ -1,8 +1,8 @@
 import { COUNTER_SCRIPTS } from './counters.ts'
 import { HANDOVER_SCRIPTS } from './handovers.ts'
-import { MEMBER_SCRIPTS } from './heartbeats.ts'
 import { LEASE_SCRIPTS } from './lease-script.ts'
 import { NEAR_LIMIT_SCRIPTS } from './first-share.ts'
+import { SHARE_SCRIPTS } from './shares.ts'
 
 // The public interface of the module.
 
@@ -16,6 +16,6 @@ export const RATE_LIMIT_SCRIPTS = {
   ...COUNTER_SCRIPTS,
   ...LEASE_SCRIPTS,
   ...HANDOVER_SCRIPTS,
-  ...MEMBER_SCRIPTS,
+  ...SHARE_SCRIPTS,
   ...NEAR_LIMIT_SCRIPTS
 } as const

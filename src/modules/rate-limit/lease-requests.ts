@@ -3,7 +3,7 @@ import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import type { Lease } from './lease.ts'
 import type { LeaseStore } from './lease-store.ts'
-import type { OpenShares } from './members.ts'
+import type { OpenShares } from './known-members.ts'
 
 /**
  * The reserves, in reads, grow with each lease of a window: 4, 16, 64, and so on. The first lease of a client

@@ -1,11 +1,23 @@
 import type { Result } from 'ioredis'
 
+/** What the script answers for a window. */
+type LeaseResult = [
+  granted: number,
+  total: number,
+  own: number,
+  leftMs: number,
+  id: number,
+  withheld: number,
+  others: number,
+  reporters: string
+]
+
 declare module 'ioredis' {
   interface RedisCommander<Context> {
     landfallLeases(
       numberOfKeys: number,
       ...keysAndArguments: (string | number)[]
-    ): Result<(number | string)[], Context>
+    ): Result<LeaseResult[], Context>
     landfallClearLeases(key: string, windowMs: number): Result<number, Context>
   }
 }
@@ -16,10 +28,8 @@ const RESERVE_DIVISOR = 4
 const SAME_START_MS = 100
 /** The fields of a window after which those of ended processes are removed. */
 const MAX_FIELDS = 200
-/** The script's arguments for all windows, its arguments per window, and its results per window. */
-const COMMON_ARGUMENTS = 1
+/** The script's arguments per window. */
 const ARGUMENTS = 17
-export const RESULTS = 8
 
 // KEYS are windows, one per client. A window is a hash with the fields
 //   e  its end, in milliseconds of Redis' clock
@@ -27,8 +37,8 @@ export const RESULTS = 8
 //   i  its id: its first end
 //   o  only if Redis lost the window: the reads of other processes in `g`, until they report them again
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
-//   and one field for each process: the id of the last window that it has reported to, negative if it holds
-//   no unspent reads of it. Others report for a process that has shut down gracefully.
+//   and one field for each process: the id of the last window that it has reported to, with a minus sign if
+//   it holds no unspent reads of it. Others report for a process that has shut down gracefully.
 // It is kept for one window's length after its end, so that the next window does not overlap with it.
 //
 // Waiting reads are granted first, then the reserve. If there are too few for the waiting reads, the unspent
@@ -42,40 +52,44 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local results = {}
 
--- Returns how many other processes may hold unspent reads (they have stored the window's id as it is, not
--- negative), and the ids of all processes that have reported to the window, whose shares are no longer open.
+-- The fields of processes: the window that one has reported to last, and whether it may hold reads of that.
+local function reported_window(field) return math.abs(tonumber(field) or 0) end
+local function may_hold_reads(field) return (tonumber(field) or 0) > 0 end
+
+-- Returns how many other processes may hold unspent reads of a window, and the ids of all processes that have
+-- reported to it, whose shares are no longer open.
 local function processes_of (key, id, process)
   local fields = redis.call('HGETALL', key)
   local others, reporters = 0, {}
   for at = 1, #fields, 2 do
-    local reported_id = tonumber(fields[at + 1]) or 0
-    if #fields[at] > 1 and math.abs(reported_id) == id then -- the window's own fields have one letter
-      table.insert(reporters, fields[at])
-      if fields[at] ~= process and reported_id > 0 then others = others + 1 end
+    local name, field = fields[at], fields[at + 1]
+    if #name > 1 and reported_window(field) == id then -- the window's own fields have one letter
+      table.insert(reporters, name)
+      if name ~= process and may_hold_reads(field) then others = others + 1 end
     end
   end
   return others, table.concat(reporters, ' ')
 end
 
 for index, key in ipairs(KEYS) do
-  local first = ${COMMON_ARGUMENTS} + (index - 1) * ${ARGUMENTS}
-  local name = ARGV[first + 1]                      -- names the window in messages
-  local limit = tonumber(ARGV[first + 2])           -- reads in a window
-  local rest_ms = tonumber(ARGV[first + 3])         -- until the end of the window as the process counts it
-  local waiting = tonumber(ARGV[first + 4])         -- reads that wait for a response
-  local reserve = tonumber(ARGV[first + 5])         -- reads wanted beyond the waiting ones
-  local held = tonumber(ARGV[first + 6])            -- unspent reads that the process keeps
-  local unreported = tonumber(ARGV[first + 7])      -- reads that it allowed without Redis
-  local since_previous_ms = tonumber(ARGV[first + 8]) -- since the end of the previous window; -1 if unknown
-  local open_shares = tonumber(ARGV[first + 9])     -- reads that others may have allowed without Redis
-  local returned = tonumber(ARGV[first + 10])       -- unspent reads that it returns
-  local known_id = tonumber(ARGV[first + 11])       -- the id of the open window that the process knows, or 0
-  local window_ms = tonumber(ARGV[first + 12])      -- a longer rest means that the clock was set back
-  local known = tonumber(ARGV[first + 13])          -- the total of that window when the process last asked
-  local own = tonumber(ARGV[first + 14])            -- the part of it that was granted to the process
-  local knows_loss = tonumber(ARGV[first + 15]) == 1 -- whether open_shares covers what a lost window had
-  local process = ARGV[first + 16]                  -- the id of the process
-  local handed_over = ARGV[first + 17]              -- 'process=reads' of processes that have stopped
+  local offset = 1 + (index - 1) * ${ARGUMENTS}      -- the channel comes first
+  local name = ARGV[offset + 1]                      -- names the window in messages
+  local limit = tonumber(ARGV[offset + 2])           -- reads in a window
+  local rest_ms = tonumber(ARGV[offset + 3])         -- until the end of the window as the process counts it
+  local waiting = tonumber(ARGV[offset + 4])         -- reads that wait for a response
+  local reserve = tonumber(ARGV[offset + 5])         -- reads wanted beyond the waiting ones
+  local held = tonumber(ARGV[offset + 6])            -- unspent reads that the process keeps
+  local unreported = tonumber(ARGV[offset + 7])      -- reads that it allowed without Redis
+  local since_previous_ms = tonumber(ARGV[offset + 8]) -- since the end of the previous window, if known
+  local open_shares = tonumber(ARGV[offset + 9])     -- reads that others may have allowed without Redis
+  local returned = tonumber(ARGV[offset + 10])       -- unspent reads that it returns
+  local known_id = tonumber(ARGV[offset + 11])       -- the id of the open window that the process knows, or 0
+  local window_ms = tonumber(ARGV[offset + 12])      -- a longer rest means that the clock was set back
+  local known = tonumber(ARGV[offset + 13])          -- the total of that window when the process last asked
+  local own = tonumber(ARGV[offset + 14])            -- the part of it that was granted to the process
+  local knows_loss = tonumber(ARGV[offset + 15]) == 1 -- whether open_shares covers what a lost window had
+  local process = ARGV[offset + 16]                  -- the id of the process
+  local handed_over = ARGV[offset + 17]              -- 'process=reads' of processes that have stopped
 
   local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p', 'o', process)
   local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
@@ -95,7 +109,7 @@ for index, key in ipairs(KEYS) do
   local others_of_lost = tonumber(window[5] or 0)
   if not is_open then
     id, total, others_of_lost = known_id, known - returned, known - own
-  elseif math.abs(tonumber(window[6]) or 0) ~= id then
+  elseif reported_window(window[6]) ~= id then
     local counted = math.min(own - returned, others_of_lost)
     total, others_of_lost = total + own - returned - counted, others_of_lost - counted
   elseif id == known_id then
@@ -105,7 +119,7 @@ for index, key in ipairs(KEYS) do
 
   local reported_for = {}
   for stopped, reads in string.gmatch(handed_over, '(%S+)=(%d+)') do
-    if not is_open or math.abs(tonumber(redis.call('HGET', key, stopped)) or 0) ~= id then
+    if not is_open or reported_window(redis.call('HGET', key, stopped)) ~= id then
       local counted = math.min(tonumber(reads), others_of_lost)
       others_of_lost = others_of_lost - counted
       unreported = unreported + tonumber(reads) - counted
@@ -116,7 +130,7 @@ for index, key in ipairs(KEYS) do
   if not is_open and waiting == 0 and reserve == 0 and total <= 0 then
     window_end, total, id = now, 0, 0
   else
-    if since_previous_ms >= 0 then previous_end = math.max(previous_end, now - since_previous_ms) end
+    if since_previous_ms then previous_end = math.max(previous_end, now - since_previous_ms) end
     if window_end <= now then previous_end = math.max(previous_end, window_end) end
     previous_end = math.min(previous_end, now) -- the clock may have been set back
     if not is_open then
@@ -159,8 +173,7 @@ for index, key in ipairs(KEYS) do
     end
   end
 
-  local result = {granted, total, own, window_end - now, id, withheld and 1 or 0, others, reporters}
-  for _, value in ipairs(result) do table.insert(results, value) end
+  results[index] = {granted, total, own, window_end - now, id, withheld and 1 or 0, others, reporters}
 end
 return results
 `

@@ -1,13 +1,11 @@
-import { randomUUID } from 'node:crypto'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
-import type { ClientTable, ClientWindow } from './client-table.ts'
-import { Handovers } from './handovers.ts'
-import { RESULTS } from './lease-script.ts'
-import { firstShareReads, FORMAT, type Departed } from './heartbeats.ts'
-import type { Members } from './members.ts'
+import type { ClientWindow } from './client-table.ts'
 import { listNearLimit, takeFirstShare } from './first-share.ts'
-import { clock } from '../../infra/system/clock.ts'
+import { Handovers } from './handovers.ts'
+import type { Members } from './members.ts'
+import { firstShareReads } from './shares.ts'
+import { Succession, type Countable } from './succession.ts'
 
 /** The most windows in one run of the script. It blocks other Redis commands for less than a millisecond. */
 const MAX_BATCH = 100
@@ -32,30 +30,32 @@ export interface KnownWindow {
   readonly own: number
 }
 
-/** A process's request for a lease in one window, with its own counts. */
+/** A process's request for a lease in one window, with its own counts. Numbers are reads, by default 0. */
 export interface LeaseRequest extends WindowOfClient {
   /** The process to which reads are granted; by default this one. */
   readonly processId?: string
   /** Time until the end of the window that this process has counted locally, in milliseconds. */
   readonly restOfWindow?: number
-  /** Reads that wait for a response. They are spent when granted. */
-  readonly needed: number
-  /** Reads wanted beyond those that wait, so that later reads need no request. */
-  readonly reserve: number
-  /** Unspent reads that the process keeps. */
-  readonly held: number
-  /** Reads that it allowed without Redis, and that it has not reported yet. */
-  readonly unreported: number
+  /** Those that wait for a response. They are spent when granted. */
+  readonly needed?: number
+  /** Those wanted beyond the waiting ones, so that later reads need no request. */
+  readonly reserve?: number
+  /** Unspent ones that the process keeps. */
+  readonly held?: number
+  /** Unspent ones that it returns to the window that it knows. */
+  readonly returned?: number
+  /** Those that it allowed without Redis, and has not reported yet. */
+  readonly unreported?: number
   /** Time since the end of the client's previous window, in milliseconds; undefined if it is not known. */
   readonly sincePreviousEnd?: number
-  /** Reads that other processes may have allowed without Redis. They are not granted. */
-  readonly openShares: number
+  /** Those that other processes may have allowed without Redis. They are not granted. */
+  readonly openShares?: number
+  /** Those among `openShares` in first shares. */
+  readonly firstReads?: number
   /** The open window as this process knows it: if Redis has lost it, it continues from there. */
   readonly known?: KnownWindow
-  /** The reads among them in first shares. */
-  readonly firstReads: number
   /** Whether the client has been listed as near its limit in this window. */
-  readonly isListed: boolean
+  readonly isListed?: boolean
   /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
   readonly knowsLoss?: boolean
   /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
@@ -93,44 +93,33 @@ export interface WindowMessages {
 }
 
 /** A limit of this process. */
-export interface LocalLimit extends WindowMessages {
-  /** What this process has counted by itself. */
-  readonly counts: () => ClientTable
+export interface LocalLimit extends WindowMessages, Countable {
   /** This process begins to use its first share, but not for clients that may have spent the limit. */
-  useFirstShare: (nearLimit: ReadonlySet<string>) => void
-  /** Continues with the counts of another process, which has reported the reads of some clients. */
-  adopt: (counts: ClientTable, reported: readonly string[]) => void
-}
-
-interface Question {
-  readonly request: LeaseRequest
-  /** Unspent reads of the known window that are returned. */
-  readonly returned: number
+  readonly useFirstShare: (nearLimit: ReadonlySet<string>) => void
 }
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
 /**
- * Asks all processes for a heartbeat. Sent when one has shut down gracefully, or got a first share. The text
- * is that of earlier releases.
+ * Asks all processes for a heartbeat. Sent when one has shut down gracefully, or goes on as another one, or
+ * got a first share. The text is that of earlier releases.
  */
 const MEMBERS_CHANGED = 'left'
+
 /** Leases in Redis. Requests of one turn of the event loop share a command. */
 export class LeaseStore {
   /** The processes that share the limits. */
   readonly members: Members
+  /** What this process takes over when it starts, and leaves when it stops. */
+  readonly succession: Succession
   readonly #redis: RedisClient
   readonly #channel: string
   readonly #handovers: Handovers
-  /** Where this process leaves its counts: version and id. */
-  #handover = ''
-  readonly #limits = new Map<string, LocalLimit & { timeWindow: number }>()
+  /** By name space. */
+  readonly #limits = new Map<string, LocalLimit>()
   readonly #asking = new Set<Promise<unknown>>()
-  #adoption: Promise<void> | undefined
-  #isClosing = false
-  #isContinuable = false
-  readonly #questions = new Batcher<Question, LeaseResponse>({
-    run: async (questions) => this.#send(questions),
+  readonly #requests = new Batcher<LeaseRequest, LeaseResponse>({
+    run: async (requests) => this.#send(requests),
     maxKeys: MAX_BATCH,
     maxRunning: Infinity
   })
@@ -140,12 +129,16 @@ export class LeaseStore {
     this.#channel = channel
     this.members = members
     this.#handovers = new Handovers(redis)
-    members.onAdoptable = async () => await this.#adoptOnce()
+    const announce = async (): Promise<void> => {
+      await redis.run(async (redis) => await redis.publish(channel, MEMBERS_CHANGED))
+    }
+    this.succession = new Succession(redis, members, this.#handovers, this.#limits, announce)
+    members.onAdoptable = async () => await this.succession.tryToContinue()
     members.onNew = async () =>
       await takeFirstShare(redis, members, {
         limits: this.#limits,
-        announce: async () => await this.#announceMembers(),
-        adopted: async () => await this.#adoption
+        announce,
+        adopted: async () => await this.succession.settled
       })
     members.settled = async () => {
       await Promise.allSettled(this.#asking)
@@ -163,6 +156,11 @@ export class LeaseStore {
   /** Whether this process receives recalls. Only then may it lease a reserve. */
   get hearsRecalls (): boolean {
     return this.#redis.subscribed
+  }
+
+  /** Passes on messages about windows, and the counts of a process that this one continues. */
+  register (nameSpace: string, limit: LocalLimit): void {
+    this.#limits.set(nameSpace, limit)
   }
 
   /**
@@ -183,25 +181,10 @@ export class LeaseStore {
   /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
   async giveBack (
     window: WindowOfClient & { processId?: string },
-    reads: number,
+    returned: number,
     known: KnownWindow
   ): Promise<void> {
-    const nothing = {
-      needed: 0,
-      reserve: 0,
-      held: 0,
-      unreported: 0,
-      openShares: 0,
-      firstReads: 0,
-      isListed: true
-    }
-    const request = { ...window, ...nothing, known }
-    await this.#questions.load({ request, returned: reads }).catch(() => {})
-  }
-
-  /** Passes on messages about windows, and the counts of a process that this one continues. */
-  register (nameSpace: string, timeWindow: number, limit: LocalLimit): void {
-    this.#limits.set(nameSpace, { ...limit, timeWindow })
+    await this.#requests.load({ ...window, returned, known }).catch(() => {})
   }
 
   /**
@@ -220,42 +203,10 @@ export class LeaseStore {
     return found
   }
 
-  /** This process is going to hand over its counts, so it adopts none any more. Never rejects. */
-  async stopAdopting (): Promise<void> {
-    this.#isClosing = true
-    await this.#adoption
-    if (this.#handover !== '') return
-    const { isContinuable, isAmongCurrent, id } = this.members
-    this.#isContinuable = isContinuable
-    // The ids of this process may already name what it has adopted, and its first share.
-    const name = isContinuable ? randomUUID() : id
-    this.#handover = `${isAmongCurrent ? FORMAT : '1'}:${name}`
-  }
-
-  /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
-  async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
-    if (this.#isContinuable) await this.#handovers.noteReported(this.#handover, nameSpace, clients)
-  }
-
-  /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
-  async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    await this.#handovers.store(this.#handover, nameSpace, counts)
-  }
-
-  /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
-  async leave (): Promise<void> {
-    await this.members.leave(this.#handover, this.#isContinuable)
-    await this.#announceMembers()
-  }
-
-  async #announceMembers (): Promise<void> {
-    await this.#redis.run(async (redis) => await redis.publish(this.#channel, MEMBERS_CHANGED))
-  }
-
   /** Lists the client before its reads are allowed, if first shares may no longer fit into its limit. */
   async #ask (request: LeaseRequest): Promise<LeaseResponse> {
     const response = await this.send(request)
-    const { max, nameSpace, key, openShares, firstReads, isListed } = request
+    const { max, nameSpace, key, openShares = 0, firstReads = 0, isListed = false } = request
     const isNear = response.total + openShares - firstReads > max - firstShareReads(max)
     if (isListed || !isNear) return response
     await listNearLimit(this.#redis, nameSpace, key)
@@ -264,7 +215,7 @@ export class LeaseStore {
 
   /** Sends a request together with others. */
   protected async send (request: LeaseRequest): Promise<LeaseResponse> {
-    return await this.#questions.load({ request, returned: 0 })
+    return await this.#requests.load(request)
   }
 
   #hear (message: string): void {
@@ -277,117 +228,53 @@ export class LeaseStore {
     this.#limits.get(nameSpace)?.[type as keyof WindowMessages](key, Number(id), Number(leftMs))
   }
 
-  /** Tries to continue as one of the processes that have left. Never rejects. */
-  async #adoptOnce (): Promise<void> {
-    this.#adoption ??= (async () => {
-      for (const departed of this.members.departed) {
-        if (departed.heartbeat !== undefined && await this.#adopt(departed)) break
-      }
-    })().catch(() => {}).finally(() => { // Redis is away: this process stays a new one
-      this.#adoption = undefined
-    })
-    await this.#adoption
-  }
-
-  /** Continues as a process that has left: with its id, its counts and its share. */
-  async #adopt (departed: Departed): Promise<boolean> {
-    const { members } = this
-    const limits = [...this.#limits]
-    const { handover } = departed
-    const { usesFirstShare } = members
-    const canContinue = (): boolean =>
-      members.isNew && this.#redis.subscribed &&
-      (usesFirstShare || limits.every(([, { counts }]) => counts().size === 0))
-    const mayAdopt = (): boolean => limits.length > 0 && !this.#isClosing && canContinue()
-    if (!mayAdopt() || !await this.#handovers.reserve(handover)) return false
-    const counts = await Promise
-      .all(limits.map(async ([nameSpace, { timeWindow }]) =>
-        await this.#handovers.load(handover, nameSpace, timeWindow)
-      ))
-    if (!counts.every((table) => table !== undefined) || !mayAdopt()) return false
-    if (usesFirstShare) await this.#handOverFirstShare()
-    else members.giveUpFirstShare()
-    const now = clock.now()
-    const reported = await Promise
-      .all(limits.map(async ([nameSpace]) => await this.#handovers.adopt(handover, nameSpace)))
-    // From now on the others count on it that this process reports. If it can't, they keep the share back.
-    if (!reported.every((clients) => clients !== undefined) || !canContinue()) return false
-    const continued = members.continueAs(departed, now)
-    for (const [index, [, limit]] of limits.entries()) {
-      limit.adopt(counts[index] as ClientTable, reported[index] as string[])
-    }
-    await continued
-    return true
-  }
-
-  /** Under its id until now, this process becomes one that has left. */
-  async #handOverFirstShare (): Promise<void> {
-    this.members.stopFirstShare()
-    const handover = `${FORMAT}:${this.members.id}`
-    await Promise
-      .all([...this.#limits].map(async ([nameSpace, { counts }]) =>
-        await this.#handovers.store(handover, nameSpace, counts())
-      ))
-  }
-
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
-  #send (questions: readonly Question[]): Promise<LeaseResponse>[] {
-    const responses = new Map<Question, Promise<LeaseResponse>>()
-    for (const group of this.#redis.groups(questions, ({ request }) => windowKey(nameOf(request)))) {
+  #send (requests: readonly LeaseRequest[]): Promise<LeaseResponse>[] {
+    const responses = new Map<LeaseRequest, Promise<LeaseResponse>>()
+    for (const group of this.#redis.groups(requests, (request) => windowKey(nameOf(request)))) {
       const results = this.#sendGroup(group)
-      for (const [index, question] of group.entries()) {
-        responses.set(question, results.then((all) => responseOf(all, index)))
+      for (const [index, request] of group.entries()) {
+        responses.set(request, results.then((all) => all[index] as LeaseResponse))
       }
     }
-    return questions.map((question) => responses.get(question) as Promise<LeaseResponse>)
+    return requests.map((request) => responses.get(request) as Promise<LeaseResponse>)
   }
 
-  async #sendGroup (questions: readonly Question[]): Promise<(number | string)[]> {
-    const keys: string[] = []
-    const values: (string | number)[] = [this.#channel]
-    for (const { request, returned } of questions) {
-      const name = nameOf(request)
-      keys.push(windowKey(name))
-      values.push(
-        name,
-        request.max,
-        request.restOfWindow ?? request.timeWindow,
-        request.needed,
-        request.reserve,
-        request.held,
-        request.unreported,
-        request.sincePreviousEnd ?? -1,
-        request.openShares,
-        returned,
-        request.known?.id ?? 0,
-        request.timeWindow,
-        request.known?.total ?? 0,
-        request.known?.own ?? 0,
-        request.knowsLoss === true ? 1 : 0,
-        request.processId ?? this.members.id,
-        [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
-          .join(' ')
-      )
-    }
-    return await this.#redis.run(async (redis) => await redis.landfallLeases(keys.length, ...keys, ...values))
-  }
-}
-
-/** Returns the response for the window with an index in the script's call. */
-function responseOf (results: readonly (number | string)[], index: number): LeaseResponse {
-  const [granted, total, own, leftMs, id, withheld, others, reporters] = results.slice(
-    index * RESULTS,
-    (index + 1) * RESULTS
-  ) as [number, number, number, number, number, number, number, string]
-  return {
-    granted,
-    total,
-    own,
-    leftMs,
-    id,
-    withheld: withheld === 1,
-    others,
-    reporters: new Set(reporters.split(' '))
+  async #sendGroup (requests: readonly LeaseRequest[]): Promise<LeaseResponse[]> {
+    const keys = requests.map((request) => windowKey(nameOf(request)))
+    const values = requests.flatMap((request) => [
+      nameOf(request),
+      request.max,
+      request.restOfWindow ?? request.timeWindow,
+      request.needed ?? 0,
+      request.reserve ?? 0,
+      request.held ?? 0,
+      request.unreported ?? 0,
+      request.sincePreviousEnd ?? '',
+      request.openShares ?? 0,
+      request.returned ?? 0,
+      request.known?.id ?? 0,
+      request.timeWindow,
+      request.known?.total ?? 0,
+      request.known?.own ?? 0,
+      request.knowsLoss === true ? 1 : 0,
+      request.processId ?? this.members.id,
+      [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
+        .join(' ')
+    ])
+    const results = await this.#redis.run(async (redis) =>
+      await redis.landfallLeases(keys.length, ...keys, this.#channel, ...values)
+    )
+    return results.map(([granted, total, own, leftMs, id, withheld, others, reporters]) => ({
+      granted,
+      total,
+      own,
+      leftMs,
+      id,
+      withheld: withheld === 1,
+      others,
+      reporters: new Set(reporters.split(' '))
+    }))
   }
 }
 

@@ -55,7 +55,8 @@ export class LeasedLimit {
     this.#store = store
     if (store === undefined) return
     this.#requests = new LeaseRequests(options, store, () => this.#clients, this.stats)
-    store.register(options.nameSpace, options.timeWindow, {
+    store.register(options.nameSpace, {
+      timeWindow: options.timeWindow,
       recall: (key, id) => this.#answerRecall(key, id),
       lost: (key) => this.#report(key),
       end: (key, id, leftMs) => this.#moveEnd(key, id, leftMs),
@@ -100,18 +101,19 @@ export class LeasedLimit {
    */
   async close (): Promise<void> {
     if (this.#store === undefined) return
-    await this.#store.stopAdopting()
+    const { succession } = this.#store
+    await succession.stopAdopting()
     this.#isClosing = true
     const { nameSpace } = this.#options
     const now = clock.now()
     const open = [...this.#leases.entries()].filter(([, lease]) => lease.asking || now < lease.resetAt)
-    await this.#store.noteReported(nameSpace, open.map(([key]) => key))
+    await succession.noteReported(nameSpace, open.map(([key]) => key))
     while (open.length > 0) {
       await Promise.all(open.splice(0, RETURN_BATCH).map(async ([key, lease]) =>
         await this.#settle(key, lease)
       ))
     }
-    await this.#store.handOver(nameSpace, this.#clients)
+    await succession.handOver(nameSpace, this.#clients)
     this.#hasHandedOver = true
     while (this.#asking > 0) await sleep(1)
   }
@@ -267,7 +269,7 @@ export class LeasedLimit {
   /** Notes for who adopts the counts that they are reported. Returns whether they may still be. */
   async #noteReported (key: string): Promise<boolean> {
     try {
-      await this.#store?.noteReported(this.#options.nameSpace, [key])
+      await this.#store?.succession.noteReported(this.#options.nameSpace, [key])
       return !this.#hasHandedOver
     } catch {
       return false // Redis is away

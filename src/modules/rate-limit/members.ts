@@ -1,37 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError, type RedisClient } from '../../infra/redis/redis-client.ts'
-import { firstShareReads, FORMAT, KEEPS, MEMBERS_KEY, parse, sharedReads, VALID_MS, type Departed,
-  type Heartbeat } from './heartbeats.ts'
+import { left, leftForAnother, MEMBERS_KEY, running, VALID_MS, type Departed } from './heartbeats.ts'
+import { KnownMembers, type OpenShares } from './known-members.ts'
+import { firstShareReads, sharedReads } from './shares.ts'
 
 const BEAT_INTERVAL_MS = 1000
-/** A process without a heartbeat for this long has no share, and no request from before is under way. */
-const SILENT_MS = VALID_MS + 1000
 /** How long a start waits for a first share. */
 const MAX_START_MS = 1000
 
-/** The heartbeat of a process that may have a share. */
-const MAY_HAVE_SHARE = `0 ${FORMAT} 1`
+/** Times of the process clock that have no end, or no beginning. */
+const NOT_YET = Infinity
+const NEVER = -Infinity
+const LONG_AGO = -Infinity
 
-interface Member extends Heartbeat {
-  /** When its heartbeats began, and when the last one was seen, in milliseconds of the process clock. */
-  since: number
-  seenAt: number
-}
-
-/** What processes that have not reported their share of a client's window may still have allowed. */
-export interface OpenShares {
-  readonly reads: number
-  /** The reads among them in first shares. */
-  readonly firstReads: number
-  /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
-  readonly alive: number
-}
+/** Stands for the heartbeat of a member whose last one is not known. */
+const MAY_HAVE_SHARE = running(0, '1', { firstShare: 0, keepsBack: [], isSteady: false })
 
 /**
- * The processes that share the limits, by their heartbeats in Redis. Each may allow a share of a client's
- * reads without asking Redis. In any period as long as a window, the shares of all processes together are at
- * most two thirds of the limit (docs/adr/0017-shares-of-the-limit.md):
+ * The membership of this process among those that share the limits, by their heartbeats in Redis. Each may
+ * allow a share of a client's reads without asking Redis. In any period as long as a window, the shares of
+ * all processes together are at most two thirds of the limit (docs/adr/0017-shares-of-the-limit.md):
  *
  * - A process counts every other one from its first heartbeat until a window and 3 s after its last one.
  * - It has no share until a window after its own first heartbeat, when all others count it.
@@ -50,29 +39,26 @@ export class Members {
   /** Identifies this process. It changes when this process continues as another one. */
   id: string
   readonly #windowMs: number
-  readonly #members = new Map<string, Member>()
-  /** The other processes that have shut down gracefully within the last window. */
-  departed: readonly Departed[] = []
-  /** Called after a heartbeat while this process is new and may continue as one that has left. */
+  readonly #known: KnownMembers
+  /** Called after a heartbeat while this process is new, so that it may continue as one that has left. */
   onAdoptable: () => Promise<void> = async () => {}
   /** Called when this process is new and continues as no other one. */
   onNew: () => Promise<void> = async () => {}
   /** Resolves when all requests for leases that were sent before have ended. */
   settled: () => Promise<void> = async () => {}
-  /** The number of members. */
-  #size = 1
   /** When this process became a member without interruption. */
-  #since = Infinity
-  #validUntil = -Infinity
+  #since = NOT_YET
+  /** When its last heartbeat becomes invalid. */
+  #validUntil = NEVER
   #beats = 0
   #hasLeft = false
   /** When this process last had a share. */
-  #hadShareUntil = -Infinity
+  #hadShareUntil = NEVER
   /** The first share of this process, in twelfths of a limit. */
   #firstShare = 0
   #usesFirstShare = false
   /** When this process last had a first share. */
-  #hadFirstShareUntil = -Infinity
+  #hadFirstShareUntil = NEVER
   /** The request for a first share that is under way. */
   #requested: Promise<unknown> | undefined
   /** The processes whose first shares are kept back, and whether all requests sent before that have ended. */
@@ -86,6 +72,7 @@ export class Members {
     this.#redis = redis
     this.id = id
     this.#windowMs = windowMs
+    this.#known = new KnownMembers(windowMs)
   }
 
   /**
@@ -117,14 +104,20 @@ export class Members {
     if (isContinuable && !this.#isSteady(now)) throw new RedisAwayError()
     this.close()
     this.#hasLeft = true
-    const counted = [...this.#members].filter(([, { isReplaced }]) => !isReplaced).map(([id, { seenAt }]) =>
-      `${id}=${now - seenAt}`
-    )
     const beats = ++this.#beats
-    const firstShare = this.#mayHaveFirstShare(now) ? this.#firstShare : 0
-    const heartbeat = isContinuable ? [beats, handover, ...counted, 'left'].join(' ')
-      : handover.startsWith(FORMAT) ? `${beats}/${FORMAT}/${firstShare} left` : `${beats} left`
+    const heartbeat = isContinuable ? leftForAnother(beats, handover, this.#known.ages(now))
+      : left(beats, handover, this.mayHaveFirstShare ? this.#firstShare : 0)
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
+  }
+
+  /** The other processes that have shut down gracefully within the last window. */
+  get departed (): readonly Departed[] {
+    return this.#known.departed(this.id)
+  }
+
+  /** Another process continues as a member that had left. */
+  markContinued (departed: Departed): void {
+    this.#known.markContinued(departed, clock.now())
   }
 
   /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
@@ -134,42 +127,14 @@ export class Members {
 
   /** Whether all others know of adoptions and first shares. */
   get isAmongCurrent (): boolean {
-    return [...this.#members.values()].every(({ departed, isCurrent }) => isCurrent || departed !== undefined)
+    return this.#known.isAmongCurrent
   }
 
   /** Whether this process is a member that has not had a share, until 6 s before its share begins. */
   get isNew (): boolean {
     const now = clock.now()
     return !this.#hasLeft && now < this.#validUntil && now < this.#since + this.#windowMs - VALID_MS &&
-      this.#hadShareUntil === -Infinity
-  }
-
-  /**
-   * Continues as a process that has left. Its counts must have been adopted.
-   *
-   * @param since when they were, or a moment before; the share must begin soon after that
-   */
-  async continueAs ({ id, heartbeat = '' }: Departed, since: number): Promise<void> {
-    const [beats, , ...counted] = heartbeat.split(' ').slice(0, -1)
-    for (const [member = '', age] of counted.map((word) => word.split('='))) {
-      // Redis may have been flushed since it was seen.
-      if (this.#members.has(member)) continue
-      const seenAt = clock.now() - Number(age)
-      this.#members.set(member, { ...parse(member, MAY_HAVE_SHARE), since: seenAt, seenAt })
-    }
-    const replaced = this.#heartbeat('replaced', since)
-    this.#replaced = { [this.id]: replaced }
-    this.#members.set(this.id, { ...parse(this.id, replaced), since, seenAt: since })
-    this.#hadFirstShareUntil = -Infinity
-    this.id = id
-    this.#beats = Number(beats)
-    this.#validUntil = -Infinity
-    this.#hadShareUntil = since
-    // The share begins when the others can see a new heartbeat, while all of them still count this member.
-    if (await this.beat() && clock.now() < since + VALID_MS) {
-      this.#since = -Infinity
-      this.#hadShareUntil = this.#validUntil
-    }
+      this.#hadShareUntil === NEVER
   }
 
   /** Whether this process has sent no heartbeat lately, so that it may not know all others. */
@@ -177,13 +142,30 @@ export class Members {
     return clock.now() >= this.#validUntil
   }
 
-  /** Another process continues as a member that had left; or did, if it has left again since. */
-  markContinued ({ id, handover }: Departed): void {
-    const member = this.#members.get(id)
-    if (member?.departed?.handover !== handover) return
-    delete member.departed
-    member.seenAt = clock.now()
-    this.#summarize()
+  /**
+   * Continues as a process that has left. Its counts must have been adopted.
+   *
+   * @param since when they were, or a moment before; the share must begin soon after that
+   */
+  async continueAs ({ id, legacy }: Departed, since: number): Promise<void> {
+    const now = clock.now()
+    for (const [member, ageMs] of legacy?.counted ?? []) {
+      // Redis may have been flushed since it was seen.
+      if (!this.#known.has(member)) this.#known.add(member, MAY_HAVE_SHARE, now - ageMs)
+    }
+    const replaced = this.#heartbeat('replaced', now)
+    this.#replaced = { [this.id]: replaced }
+    this.#known.add(this.id, replaced, now)
+    this.#hadFirstShareUntil = NEVER
+    this.id = id
+    this.#beats = legacy?.beats ?? 0
+    this.#validUntil = NEVER
+    this.#hadShareUntil = since
+    // The share begins when the others can see a new heartbeat, while all of them still count this member.
+    if (await this.beat() && clock.now() < since + VALID_MS) {
+      this.#since = LONG_AGO
+      this.#hadShareUntil = this.#validUntil
+    }
   }
 
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
@@ -205,21 +187,19 @@ export class Members {
     )
     this.#requested = requested.catch(() => {})
     this.#firstShare = await requested
-    this.#hadFirstShareUntil = this.#firstShare > 0 ? this.#validUntil : -Infinity
+    this.#hadFirstShareUntil = this.#firstShare > 0 ? this.#validUntil : NEVER
     return this.#firstShare > 0
   }
 
   /** Whether all other processes keep the first share of this one back, or are gone. */
   get isKeptBack (): boolean {
-    const now = clock.now()
-    return [...this.#members].every(([id, { seenAt, keepsBack, departed, isReplaced }]) =>
-      id === this.id || departed !== undefined || isReplaced || keepsBack.includes(this.id) ||
-      now >= seenAt + SILENT_MS
-    )
+    return this.#known.allKeepBack(this.id, clock.now())
   }
 
-  get usesFirstShare (): boolean {
-    return this.#usesFirstShare
+  /** Whether this process has a first share, or had one within the last window. */
+  get mayHaveFirstShare (): boolean {
+    const now = clock.now()
+    return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
   }
 
   /** From now on this process uses its first share. */
@@ -234,7 +214,7 @@ export class Members {
 
   /** Gives up a first share that was never used. */
   giveUpFirstShare (): void {
-    this.#hadFirstShareUntil = -Infinity
+    this.#hadFirstShareUntil = NEVER
   }
 
   /**
@@ -248,7 +228,7 @@ export class Members {
   }
 
   #equalShare (max: number): number {
-    return Math.floor(sharedReads(max) / this.#size)
+    return Math.floor(sharedReads(max) / this.#known.size)
   }
 
   #isSteady (now: number): boolean {
@@ -256,30 +236,13 @@ export class Members {
   }
 
   /**
-   * Returns the shares that may still be spent.
+   * Returns the shares of other processes that may still be spent.
    *
    * @param heard the processes whose reads in the window are known: they reported them, or handed them over
    * @param isLost whether Redis has lost the window, so that a process may have been granted any reads in it
    */
   openShares (max: number, heard: ReadonlySet<string>, isLost: boolean, now: number): OpenShares {
-    let open = 0
-    let alive = 0
-    let steady = 0
-    let first = 0
-    for (const [id, { since, seenAt, mayHaveShare, firstShare }] of this.#members) {
-      const isAlive = now < seenAt + VALID_MS
-      if (isAlive && now >= since + this.#windowMs + 2 * VALID_MS) steady++
-      if (id === this.id || heard.has(id)) continue
-      if (!mayHaveShare && firstShare === 0 && !isLost) continue
-      if (mayHaveShare) open++
-      first += firstShareReads(max, firstShare)
-      if (isAlive) alive++
-    }
-    if (isLost && alive > 0) return { reads: max, firstReads: 0, alive }
-    // Every process with a share counts at least the members whose heartbeats have been steady.
-    const largestShare = Math.floor(sharedReads(max) / Math.max(1, steady))
-    const others = Math.min(sharedReads(max) - this.share(max, now), open * largestShare)
-    return { reads: others + first, firstReads: first, alive }
+    return this.#known.openShares(max, { id: this.id, share: this.share(max, now) }, heard, isLost, now)
   }
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
@@ -297,44 +260,49 @@ export class Members {
           redis.pexpire(MEMBERS_KEY, this.#windowMs + VALID_MS)
         ])
       )
-      const now = clock.now()
-      if (now >= this.#validUntil) {
-        this.#since = now
-        this.#usesFirstShare = false
-      }
-      this.#validUntil = sentAt + VALID_MS
-      this.#usesFirstShare &&= !this.#isSteady(now)
-      if (this.#usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
-      if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
-      this.#replaced = {}
-      this.#see(heartbeats, now)
+      this.#see(heartbeats, sentAt)
     } catch {
       return false // Redis is unreachable. The share ends with the last heartbeat.
     }
-    if (this.isNew && this.departed.some(({ heartbeat }) => heartbeat !== undefined)) await this.onAdoptable()
+    if (this.isNew) await this.onAdoptable()
     return true
   }
 
-  #heartbeat (state: '0' | '1' | 'replaced', now: number): string {
-    return [
-      ++this.#beats,
-      FORMAT,
-      ...this.#mayHaveFirstShare(now) ? [`first=${this.#firstShare}`] : [],
-      ...[...this.#keptBack].flatMap(([id, isSettled]) => isSettled ? [`${KEEPS}${id}`] : []),
-      state
-    ]
-      .join(' ')
+  #see (heartbeats: Record<string, string>, sentAt: number): void {
+    const now = clock.now()
+    if (now >= this.#validUntil) {
+      this.#since = now
+      this.#usesFirstShare = false
+    }
+    this.#validUntil = sentAt + VALID_MS
+    this.#replaced = {}
+    const forgotten = this.#known.see(heartbeats, now)
+    if (forgotten.length > 0) {
+      this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, ...forgotten)).catch(() => {})
+    }
+    this.#usesFirstShare &&= !this.#isSteady(now) && !this.#known.hasEarlierRelease
+    if (this.#usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
+    if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
+    this.#keepBackFirstShares()
   }
 
-  #mayHaveFirstShare (now: number): boolean {
-    return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
+  #heartbeat (state: '0' | '1' | 'replaced', now: number): string {
+    return running(++this.#beats, state, {
+      firstShare: this.mayHaveFirstShare ? this.#firstShare : 0,
+      keepsBack: [...this.#keptBack].flatMap(([id, isSettled]) => isSettled ? [id] : []),
+      isSteady: now < this.#validUntil && now >= this.#since + this.#windowMs + 2 * VALID_MS
+    })
   }
 
   /** Tells new processes that their first shares are kept back, when all earlier requests have ended. */
-  async #keepBack (ids: readonly string[]): Promise<void> {
-    for (const id of ids) this.#keptBack.set(id, false)
+  async #keepBackFirstShares (): Promise<void> {
+    const { withFirstShare } = this.#known
+    for (const id of this.#keptBack.keys()) if (!withFirstShare.includes(id)) this.#keptBack.delete(id)
+    const others = withFirstShare.filter((id) => id !== this.id && !this.#keptBack.has(id))
+    if (others.length === 0) return
+    for (const id of others) this.#keptBack.set(id, false)
     await this.settled()
-    for (const id of ids) this.#keptBack.set(id, true)
+    for (const id of others) this.#keptBack.set(id, true)
     await this.beat()
   }
 
@@ -342,38 +310,5 @@ export class Members {
   #mayHaveShare (now: number): boolean {
     return now < this.#hadShareUntil + this.#windowMs ||
       (now < this.#validUntil && now >= this.#since + this.#windowMs - VALID_MS)
-  }
-
-  #see (heartbeats: Record<string, string>, now: number): void {
-    for (const [id, heartbeat] of Object.entries(heartbeats)) {
-      const known = this.#members.get(id)
-      if (heartbeat === known?.heartbeat) continue
-      const since = known === undefined || now >= known.seenAt + VALID_MS ? now : known.since
-      const member = parse(id, heartbeat)
-      if (member.departed !== undefined) {
-        member.mayHaveShare = known?.mayHaveShare ?? true
-      }
-      if (!member.isCurrent) this.#usesFirstShare = false
-      this.#members.set(id, { ...member, since, seenAt: now })
-    }
-    for (const [id, { seenAt }] of this.#members) {
-      if (now < seenAt + this.#windowMs + VALID_MS) continue
-      this.#members.delete(id)
-      this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, id)).catch(() => {})
-    }
-    this.#summarize()
-    const withFirstShare = [...this.#members].filter(([, { firstShare }]) => firstShare > 0).map(([id]) => id)
-    for (const id of this.#keptBack.keys()) if (!withFirstShare.includes(id)) this.#keptBack.delete(id)
-    const others = withFirstShare.filter((id) => id !== this.id && !this.#keptBack.has(id))
-    if (others.length > 0) this.#keepBack(others)
-  }
-
-  #summarize (): void {
-    const members = [...this.#members.values()]
-    this.#size = members.filter(({ isReplaced }) => !isReplaced).length
-    this.departed = members.flatMap(({ departed }) =>
-      departed === undefined || departed.id === this.id ? []
-        : [departed]
-    )
   }
 }

@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 import t from 'tap'
-import { spend, startReplicas, startSharing, take } from '../../helpers/limit-replicas.ts'
-import { claimRedis } from '../../helpers/servers.ts'
+import { spend, startReplicas, startSharing,
+  take } from '../../helpers/limit-replicas.ts'
+import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 import { BESIDE_KILLED_MS, halt, join, kill, LIMIT, run, shareOf, testHistories,
   type Running } from './histories.ts'
@@ -185,6 +186,34 @@ t.test('a process that leaves again soon after it was continued still counts as 
   t.equal((await found).size, 0, 'what it looked for was adopted')
   t.equal(members.departed.length, 1)
   t.equal(await spendInTurn([two], 'a'), LIMIT - 5)
+})
+
+t.test('a process that gets no response to an adoption asks again, and then counts for the other one', async (t) => {
+  const server = await startRedisServer(t)
+  const [one, two] = (await startSharing(t, [server.url, server.url])).map(run) as [Running, Running]
+  t.equal(await spend(one.limit, 'a', 5), 5)
+  await halt(one)
+  const proxy = await createProxy(t, server.url)
+  const [replica] = await startReplicas(t, [proxy.url], { channelOf: two.replica })
+  const next = run(replica!)
+  const { redis, members } = next.replica
+  const { landfallAdopt } = redis.commands
+  redis.commands.landfallAdopt = async (...names) => {
+    proxy.delay(600_000) // Redis gets the command, and its response is lost with the connection
+    redis.commands.landfallAdopt = landfallAdopt
+    return await landfallAdopt.call(redis.commands, ...names)
+  }
+  await members.start()
+  t.equal(redis.reachable, false)
+  t.ok(members.isNew, 'it does not know whether it has adopted the counts')
+  await proxy.restore()
+  proxy.disconnect()
+  await until(() => redis.reachable && redis.subscribed)
+  await until(() => !members.isNew)
+  t.equal(await spend(two.limit, 'b', 25), 25, 'the other one learns what it has allowed')
+  t.equal(await spendInTurn([two, next], 'a'), LIMIT - 5)
+  t.equal(await spendInTurn([two, next], 'b'), LIMIT - 25)
+  t.equal(await spendInTurn([next, two], 'c'), LIMIT)
 })
 
 t.test("beside the release before, which doesn't know of adoptions, no process is continued", async (t) => {

@@ -178,7 +178,7 @@ t.test('a new process that stops in its first minute hands over what it has coun
   t.equal(await spend(limit, 'a', 3), 3)
   t.equal(await spend(limit, 'b', 9), 9)
   await limit.close()
-  await replica.store.leave()
+  await replica.store.succession.leave()
   replica.redis.close()
   await Promise.all(replicas.map(async ({ members }) => await members.beat()))
   t.equal(await spend(limits[0], 'a', 10) + await spend(limits[1], 'a'), LIMIT - 3)

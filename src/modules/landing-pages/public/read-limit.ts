@@ -175,7 +175,7 @@ export class ReadLimit {
    */
   async close (): Promise<void> {
     await Promise.all(this.tiers.map(async ({ limit }) => await limit.close()))
-    await this.#leases?.leave()
+    await this.#leases?.succession.leave()
   }
 }
 

@@ -1,0 +1,144 @@
+import { parse, VALID_MS, type Departed, type Heartbeat } from './heartbeats.ts'
+import { firstShareReads, sharedReads } from './shares.ts'
+
+/** A process without a heartbeat for this long has no share, and no request from before is under way. */
+const SILENT_MS = VALID_MS + 1000
+
+interface Member extends Heartbeat {
+  /** When its heartbeats began, as far as known, in milliseconds of the process clock. */
+  since: number
+  /** When its last heartbeat was seen. */
+  seenAt: number
+}
+
+/** What processes that have not reported their share of a client's window may still have allowed. */
+export interface OpenShares {
+  readonly reads: number
+  /** The reads among them in first shares. */
+  readonly firstReads: number
+  /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
+  readonly alive: number
+}
+
+/** The processes whose heartbeats one of them sees, itself among them. */
+export class KnownMembers {
+  readonly #windowMs: number
+  readonly #members = new Map<string, Member>()
+  /** The processes among which shares are divided. */
+  size = 1
+
+  /** @param windowMs the longest window of the limits, in milliseconds */
+  constructor (windowMs: number) {
+    this.#windowMs = windowMs
+  }
+
+  /**
+   * Takes over all heartbeats that are in Redis.
+   *
+   * @returns the members that have been silent for so long that they don't count any more
+   */
+  see (heartbeats: Record<string, string>, now: number): readonly string[] {
+    for (const [id, text] of Object.entries(heartbeats)) {
+      const known = this.#members.get(id)
+      if (text !== known?.text) this.add(id, text, now, known)
+    }
+    const silent = [...this.#members].filter(([, { seenAt }]) => now >= seenAt + this.#windowMs + VALID_MS)
+      .map(([id]) => id)
+    for (const id of silent) this.#members.delete(id)
+    this.size = [...this.#members.values()].filter(({ isReplaced }) => !isReplaced).length
+    return silent
+  }
+
+  /** @param seenAt when its heartbeat was seen, in milliseconds of the process clock */
+  add (id: string, text: string, seenAt: number, known?: Member): void {
+    const heartbeat = parse(id, text)
+    const hasContinued = known !== undefined && seenAt < known.seenAt + VALID_MS
+    this.#members.set(id, {
+      ...heartbeat,
+      // Its last heartbeat doesn't say whether it had a share.
+      ...heartbeat.departed !== undefined && { mayHaveShare: known?.mayHaveShare ?? true },
+      since: hasContinued ? known.since : seenAt,
+      seenAt
+    })
+  }
+
+  has (id: string): boolean {
+    return this.#members.has(id)
+  }
+
+  /** Another process continues as a member that had left; or did, if it has left again since. */
+  markContinued ({ id, handover }: Departed, now: number): void {
+    const member = this.#members.get(id)
+    if (member?.departed?.handover !== handover) return
+    this.#members.set(id, { ...member, departed: undefined, seenAt: now })
+  }
+
+  /** The processes that have shut down gracefully within the last window, without this one. */
+  departed (ownId: string): readonly Departed[] {
+    return [...this.#members.values()].flatMap(({ departed }) =>
+      departed === undefined || departed.id === ownId ? [] : [departed]
+    )
+  }
+
+  /** The age of the last heartbeat of each process among which shares are divided, in milliseconds. */
+  ages (now: number): ReadonlyMap<string, number> {
+    const counted = [...this.#members].filter(([, { isReplaced }]) => !isReplaced)
+    return new Map(counted.map(([id, { seenAt }]) => [id, now - seenAt]))
+  }
+
+  /** Whether all processes that haven't left know of adoptions and first shares. */
+  get isAmongCurrent (): boolean {
+    return [...this.#members.values()].every(({ departed, isCurrent }) => isCurrent || departed !== undefined)
+  }
+
+  /** Whether one doesn't know of first shares, even if it has left: it may soon be started again. */
+  get hasEarlierRelease (): boolean {
+    return [...this.#members.values()].some(({ isCurrent }) => !isCurrent)
+  }
+
+  /** The processes that have first shares. */
+  get withFirstShare (): readonly string[] {
+    return [...this.#members].filter(([, { firstShare }]) => firstShare > 0).map(([id]) => id)
+  }
+
+  /** Whether all others keep the first share of a process back, or are gone. */
+  allKeepBack (ownId: string, now: number): boolean {
+    return [...this.#members].every(([id, { seenAt, keepsBack, departed, isReplaced }]) =>
+      id === ownId || departed !== undefined || isReplaced || keepsBack.includes(ownId) ||
+      now >= seenAt + SILENT_MS
+    )
+  }
+
+  /**
+   * Returns the shares that may still be spent.
+   *
+   * @param own the id and the share of the asking process
+   * @param heard the processes whose reads in the window are known: they reported them, or handed them over
+   * @param isLost whether Redis has lost the window, so that a process may have been granted any reads in it
+   */
+  openShares (
+    max: number,
+    own: { readonly id: string, readonly share: number },
+    heard: ReadonlySet<string>,
+    isLost: boolean,
+    now: number
+  ): OpenShares {
+    const isAlive = ({ seenAt }: Member): boolean => now < seenAt + VALID_MS
+    const isSteady = (member: Member): boolean =>
+      isAlive(member) && now >= member.since + this.#windowMs + 2 * VALID_MS
+    const steady = [...this.#members.values()].filter(isSteady).length
+    let shares = 0
+    let firstReads = 0
+    let alive = 0
+    for (const [id, member] of this.#members) {
+      const { mayHaveShare, firstShare } = member
+      if (id === own.id || heard.has(id) || !(mayHaveShare || firstShare > 0 || isLost)) continue
+      // Every process with a share counts at least the steady ones.
+      if (mayHaveShare) shares += Math.floor(sharedReads(max) / Math.max(1, steady))
+      firstReads += firstShareReads(max, firstShare)
+      if (isAlive(member)) alive++
+    }
+    if (isLost && alive > 0) return { reads: max, firstReads: 0, alive }
+    return { reads: Math.min(sharedReads(max) - own.share, shares) + firstReads, firstReads, alive }
+  }
+}

@@ -1,0 +1,176 @@
+import { randomUUID } from 'node:crypto'
+import { clock } from '../../infra/system/clock.ts'
+import type { RedisClient } from '../../infra/redis/redis-client.ts'
+import type { ClientTable } from './client-table.ts'
+import { MAX_ADOPTION_AGE_MS, type Handovers } from './handovers.ts'
+import { FORMAT, type Departed } from './heartbeats.ts'
+import type { Members } from './members.ts'
+
+/** What a limit of this process has counted, which another process may continue with. */
+export interface Countable {
+  /** Length of a window in milliseconds. */
+  readonly timeWindow: number
+  /** What this process has counted by itself. */
+  readonly counts: () => ClientTable
+  /** Continues with the counts of another process, which has reported the reads of some clients. */
+  readonly adopt: (counts: ClientTable, reported: readonly string[]) => void
+}
+
+/** A copy of what a process has handed over, which this process is going to adopt. */
+interface Copy {
+  readonly departed: Departed
+  readonly loadedAt: number
+  /** In the order of the limits. */
+  readonly counts: readonly ClientTable[]
+  /** Shortly before the adoption was first tried: without a response, it may have happened. */
+  triedAt?: number
+}
+
+/**
+ * The end of this process, which hands over its counts, and its beginning, when it may continue as one that
+ * has left: with its id, its counts and its share.
+ */
+export class Succession {
+  readonly #redis: RedisClient
+  readonly #members: Members
+  readonly #handovers: Handovers
+  readonly #limits: ReadonlyMap<string, Countable>
+  readonly #announce: () => Promise<void>
+  #adoption: Promise<void> | undefined
+  #copy: Copy | undefined
+  #isClosing = false
+  /** Where this process leaves its counts: version and id. */
+  #handover: string | undefined
+  /** Whether another process may continue as this one. */
+  #isContinuable = false
+
+  /**
+   * @param limits by name space
+   * @param announce asks all processes for a heartbeat
+   */
+  constructor (
+    redis: RedisClient,
+    members: Members,
+    handovers: Handovers,
+    limits: ReadonlyMap<string, Countable>,
+    announce: () => Promise<void>
+  ) {
+    this.#redis = redis
+    this.#members = members
+    this.#handovers = handovers
+    this.#limits = limits
+    this.#announce = announce
+  }
+
+  /** Resolves when no adoption is under way. */
+  get settled (): Promise<void> {
+    return this.#adoption ?? Promise.resolve()
+  }
+
+  /** Tries to continue as one of the processes that have left. Never rejects. */
+  async tryToContinue (): Promise<void> {
+    this.#adoption ??= this.#adoptOne().catch(() => {}).finally(() => { // Redis is away
+      this.#adoption = undefined
+    })
+    await this.#adoption
+  }
+
+  /** This process is going to hand over its counts, so it adopts none any more. Never rejects. */
+  async stopAdopting (): Promise<void> {
+    this.#isClosing = true
+    await this.#adoption
+    if (this.#handover !== undefined) return
+    const { isContinuable, isAmongCurrent, id } = this.#members
+    this.#isContinuable = isContinuable
+    // The ids of this process may already name what it has adopted, and its first share.
+    const name = isContinuable ? randomUUID() : id
+    this.#handover = `${isAmongCurrent ? FORMAT : '1'}:${name}`
+  }
+
+  /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
+  async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
+    if (this.#isContinuable) await this.#handovers.noteReported(this.#ownHandover, nameSpace, clients)
+  }
+
+  /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
+  async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
+    await this.#handovers.store(this.#ownHandover, nameSpace, counts)
+  }
+
+  /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
+  async leave (): Promise<void> {
+    await this.#members.leave(this.#ownHandover, this.#isContinuable)
+    await this.#announce()
+  }
+
+  get #ownHandover (): string {
+    return this.#handover as string
+  }
+
+  async #adoptOne (): Promise<void> {
+    if (!this.#mayAdopt) return
+    if (this.#copy !== undefined && clock.now() >= this.#copy.loadedAt + MAX_ADOPTION_AGE_MS) {
+      this.#copy = undefined
+    }
+    this.#copy ??= await this.#load()
+    if (this.#copy !== undefined && this.#mayAdopt) await this.#adopt(this.#copy)
+  }
+
+  get #mayAdopt (): boolean {
+    const limits = [...this.#limits.values()]
+    // What it has counted in its first share is handed over. What it counted without Redis would be lost.
+    const mayLeaveCounts = this.#members.mayHaveFirstShare || this.#copy?.triedAt !== undefined ||
+      limits.every(({ counts }) => counts().size === 0)
+    return !this.#isClosing && this.#members.isNew && this.#redis.subscribed && limits.length > 0 &&
+      mayLeaveCounts
+  }
+
+  /** Copies the counts of a process that has left, unless another new process does. */
+  async #load (): Promise<Copy | undefined> {
+    for (const departed of this.#members.departed) {
+      const { handover, legacy } = departed
+      if (legacy === undefined || !await this.#handovers.reserve(handover)) continue
+      const loadedAt = clock.now()
+      const counts = await Promise.all([...this.#limits].map(async ([nameSpace, { timeWindow }]) =>
+        await this.#handovers.load(handover, nameSpace, timeWindow)
+      ))
+      if (
+        counts.every((table) =>
+          table !== undefined
+        )
+      ) return { departed, loadedAt, counts }
+    }
+    return undefined
+  }
+
+  async #adopt (copy: Copy): Promise<void> {
+    const { departed, counts } = copy
+    const members = this.#members
+    if (members.mayHaveFirstShare) await this.#handOverFirstShare()
+    const triedAt = copy.triedAt ??= clock.now()
+    // Who gets no response asks again after the next heartbeat, with the same id and result.
+    const reported = await Promise
+      .all([...this.#limits.keys()].map(async (nameSpace) =>
+        await this.#handovers.adopt(departed.handover, nameSpace, members.id)
+      ))
+    this.#copy = undefined
+    if (!reported.every((clients) => clients !== undefined)) return
+    // From now on the others count on it that this process reports.
+    const continued = members.continueAs(departed, triedAt)
+    for (const [index, limit] of [...this.#limits.values()].entries()) {
+      limit.adopt(counts[index] as ClientTable, reported[index] as string[])
+    }
+    await continued
+    await this.#announce() // the others stop counting what this process was before
+  }
+
+  /** Under its id until now, this process becomes one that has left. */
+  async #handOverFirstShare (): Promise<void> {
+    this.#members.stopFirstShare()
+    const handover = `${FORMAT}:${this.#members.id}`
+    await Promise
+      .all([...this.#limits].map(async ([nameSpace, { counts }]) =>
+        await this.#handovers.store(handover, nameSpace, counts())
+      ))
+  }
+}
