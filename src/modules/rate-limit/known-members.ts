@@ -57,7 +57,7 @@ export class KnownMembers {
       ...heartbeat,
       // Its last heartbeat doesn't say whether it had a share.
       ...heartbeat.departed !== undefined && { mayHaveShare: known?.mayHaveShare ?? true },
-      since: hasContinued ? known.since : seenAt,
+      since: heartbeat.isSteady ? -Infinity : hasContinued ? known.since : seenAt,
       seenAt
     })
   }
@@ -133,8 +133,8 @@ export class KnownMembers {
     for (const [id, member] of this.#members) {
       const { mayHaveShare, firstShare } = member
       if (id === own.id || heard.has(id) || !(mayHaveShare || firstShare > 0 || isLost)) continue
-      // Every process with a share counts at least the steady ones.
-      if (mayHaveShare) shares += Math.floor(sharedReads(max) / Math.max(1, steady))
+      // A process with a share counts at least itself and the steady ones.
+      if (mayHaveShare) shares += Math.floor(sharedReads(max) / (isSteady(member) ? steady : steady + 1))
       firstReads += firstShareReads(max, firstShare)
       if (isAlive(member)) alive++
     }

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import t from 'tap'
-import { spend, startReplicas, startSharing,
+import { pass, settableClock, spend, startReplicas, startSharing,
   take } from '../../helpers/limit-replicas.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -214,6 +214,21 @@ t.test('a process that gets no response to an adoption asks again, and then coun
   t.equal(await spendInTurn([two, next], 'a'), LIMIT - 5)
   t.equal(await spendInTurn([two, next], 'b'), LIMIT - 25)
   t.equal(await spendInTurn([next, two], 'c'), LIMIT)
+})
+
+t.test('a killed process costs a client its share at most, also at a process that has just started', async (t) => {
+  for (const [count, share] of [[2, 10], [3, 6]] as const) {
+    const url = await claimRedis(t)
+    const all = (await startSharing(t, Array<string>(count).fill(url))).map(run)
+    const offset = settableClock(t)
+    await pass(offset, 4, all.map(({ replica }) => replica))
+    t.equal(await spend(all[0]!.limit, 'a', 4), 4)
+    kill(all[0]!)
+    all[0] = await join(t, url, all[1]!, BESIDE_KILLED_MS)
+    t.equal(shareOf(all[0]), 0)
+    t.ok(4 + await spendInTurn([all[0]], 'a') >= LIMIT - share, `of ${count} processes`)
+    for (const running of all) kill(running)
+  }
 })
 
 t.test("beside the release before, which doesn't know of adoptions, no process is continued", async (t) => {
