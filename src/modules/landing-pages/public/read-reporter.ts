@@ -7,7 +7,7 @@ import { storeReads, type ReadReport } from '../read-count-repository.ts'
 
 /** The most pages of one report, whose statement then takes about 0.3 s. */
 const MAX_REPORTED_PAGES = 10_000
-/** The most counts in memory, 0.2 KB each. A page has one in each hour in which it is read. */
+/** The most counts in memory, 0.2 KB each. A page has one in each report with its reads. */
 const MAX_COUNTS = 100_000
 const HOUR_MS = 60 * 60 * 1000
 
@@ -34,6 +34,12 @@ export interface CountedDocument {
 /** The reads of some pages in an hour. */
 export type TakenReads = Omit<ReadReport, 'processId' | 'number'>
 
+/** The counts of one report, by public id. */
+interface Batch {
+  readonly hour: number
+  readonly pages: Map<string, PageReads>
+}
+
 /**
  * Counts the reads of each page until they are taken. A document refers to the count of its page, so that
  * most reads only raise a number. Counts don't refer to documents: when a document leaves the cache, nothing
@@ -41,8 +47,8 @@ export type TakenReads = Omit<ReadReport, 'processId' | 'number'>
  */
 export class ReadTally {
   readonly #onFull: () => void
-  /** Counts by hour, the oldest first, and by public id. */
-  readonly #hours = new Map<number, Map<string, PageReads>>()
+  /** The oldest first. The last one takes the next page. */
+  readonly #batches: Batch[] = []
   #hour = hourOf(Date.now())
   #size = 0
   readonly #dropped: PageReads = { ...NOT_READ }
@@ -75,38 +81,37 @@ export class ReadTally {
     this.#hour = hourOf(Date.now())
   }
 
-  /** Takes counts of the oldest hour, at most as many as a report has; undefined if there are none. */
+  /** Takes the counts of the oldest report; undefined if there are none. */
   take (): TakenReads | undefined {
-    const [oldest] = this.#hours
-    if (oldest === undefined) return undefined
-    const [hour, pages] = oldest
-    const taken = [...pages].slice(0, MAX_REPORTED_PAGES)
-    for (const [publicId, page] of taken) {
-      pages.delete(publicId)
-      page.hour = 0
-    }
-    if (pages.size === 0) this.#hours.delete(hour)
-    this.#size -= taken.length
+    const batch = this.#batches.shift()
+    if (batch === undefined) return undefined
+    const counts = [...batch.pages.values()]
+    for (const page of counts) page.hour = 0
+    this.#size -= counts.length
     return {
-      hour,
-      publicIds: taken.map(([publicId]) => publicId),
-      reads: taken.map(([, { reads }]) => reads),
-      notModified: taken.map(([, { notModified }]) => notModified)
+      hour: batch.hour,
+      publicIds: [...batch.pages.keys()],
+      reads: counts.map(({ reads }) => reads),
+      notModified: counts.map(({ notModified }) => notModified)
     }
   }
 
   /** Returns the count of a document's page in this hour. */
   #enter (document: CountedDocument): PageReads {
-    let pages = this.#hours.get(this.#hour)
-    if (pages === undefined) this.#hours.set(this.#hour, pages = new Map())
-    let page = pages.get(document.publicId)
+    const hour = this.#hour
+    const last = this.#batches.at(-1)
+    let pages = last?.hour === hour ? last.pages : undefined
+    let page = pages?.get(document.publicId)
     if (page === undefined) {
       if (this.#size >= MAX_COUNTS) return this.#dropped
-      page = { hour: this.#hour, reads: 0, notModified: 0 }
+      if (pages === undefined || pages.size === MAX_REPORTED_PAGES) {
+        this.#batches.push({ hour, pages: pages = new Map() })
+      }
+      page = { hour, reads: 0, notModified: 0 }
       pages.set(document.publicId, page)
       this.#size++
       // Later, because this read isn't counted yet.
-      if (pages.size % MAX_REPORTED_PAGES === 0) setImmediate(this.#onFull)
+      if (pages.size === MAX_REPORTED_PAGES) setImmediate(this.#onFull)
     }
     document.pageReads = page
     return page
@@ -201,16 +206,15 @@ export class ReadReporter {
   async #storeAll (): Promise<void> {
     // Pages that are read meanwhile come with the next report, so that this ends.
     for (let left = this.#waitingCounts; left > 0;) {
-      this.#pending ??= this.#nextReport()
-      if (this.#pending === undefined || !await this.#store(this.#pending)) return
+      if (this.#pending === undefined) {
+        const taken = this.tally.take()
+        if (taken === undefined) return
+        this.#pending = { ...taken, processId: this.#processId, number: ++this.#lastNumber }
+      }
+      if (!await this.#store(this.#pending)) return
       left -= this.#pending.publicIds.length
       this.#pending = undefined
     }
-  }
-
-  #nextReport (): ReadReport | undefined {
-    const taken = this.tally.take()
-    return taken && { ...taken, processId: this.#processId, number: ++this.#lastNumber }
   }
 
   async #store (report: ReadReport): Promise<boolean> {
