@@ -9,12 +9,12 @@ import { Document, DOCUMENT, KeyParams, LandingPage } from '../schemas.ts'
 import { draftRoutes } from './draft-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
 import { sendUnlessKnown, recordJson, sendNewPage } from './record.ts'
-import { documentOfOwner, findOwnPage, replaceDocument, checkedDocument, untilWritten,
+import { checkedDocument, documentOfOwner, findOwnPage, replaceAndPublish, replaceDocument, untilWritten,
   writeAndPublish } from './write-checks.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
-import { createPage, describeTaken, KeyTakenError, replacePage } from '../write-repository.ts'
+import { createPage, describeTaken, KeyTakenError } from '../write-repository.ts'
 import { findPageByKey } from '../landing-page-repository.ts'
 
 const getDocumentSchema = {
@@ -41,9 +41,7 @@ const putDocumentSchema = {
 
 /** The routes of a document by itself, without its record. */
 export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const { database } = app
   await app.register(patchRoutes)
-  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   const url = '/manage/landing_pages/:id/document'
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', parseBareDocument)
@@ -51,16 +49,16 @@ export const documentRoutes: FastifyPluginAsyncTypebox = async (app) => {
   await app.register(keyRoutes)
 
   app.get(url, { schema: getDocumentSchema }, async (request, reply) => {
-    const page = await findOwnPage(database, request)
+    const page = await findOwnPage(request)
     return sendUnlessKnown(request, reply, documentValidators(page), page.currentData)
   })
 
   app.put(url, {
     schema: putDocumentSchema,
-    bodyLimit: maxBytes,
+    bodyLimit: app.config.MAX_DOCUMENT_BYTES,
     attachValidation: true
   }, async (request, reply) => {
-    const document = await documentOfOwner(request, maxBytes, database) as string // required by the schema
+    const document = await documentOfOwner(request) as string // required by the schema
     const page = await replaceDocument(request, document, documentValidators)
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
@@ -93,7 +91,6 @@ const putByKeySchema = {
 /** The routes of pages by their keys. */
 export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { database } = app
-  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   const url = '/manage/landing_pages/by-key/:key'
 
   app.get(url, { schema: getByKeySchema }, async (request, reply) => {
@@ -114,13 +111,13 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.put(url, {
     schema: putByKeySchema,
-    bodyLimit: maxBytes,
+    bodyLimit: app.config.MAX_DOCUMENT_BYTES,
     attachValidation: true
   }, async (request, reply) => {
     const { caller, headers, params: { key }, validationError } = request
     if (validationError instanceof NotFoundError) throw new InvalidError([`Key ${PAGE_KEY_RULE}`])
     if (validationError !== undefined) throw validationError
-    const document = checkedDocument(request, maxBytes) as string // required by the schema
+    const document = checkedDocument(request) as string // required by the schema
     const conditions = writeConditions(headers)
     return await untilWritten(async () => {
       const found = await findPageByKey(database, caller.userId, key)
@@ -131,10 +128,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
       }
       if (found.deletedAt !== null) throw new InvalidError([describeTaken(found)])
       checkPreconditions(request, documentValidators(found))
-      const page = await writeAndPublish(
-        request,
-        replacePage(database, caller, found.id, document, conditions)
-      )
+      const page = await replaceAndPublish(request, found.id, document, conditions)
       return page && sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
     })
   })

@@ -1,10 +1,9 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ConflictError, NoDraftError, PreconditionFailedError } from '../../../errors.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { conditionalRead, errors, IdParams, nothing, WriteConditions } from '../../../http/schemas.ts'
-import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { discardDraft, findDraft, writeDraft, type Draft } from '../draft-repository.ts'
 import { documentValidators, draftValidators } from '../etag.ts'
 import { Document, DOCUMENT } from '../schemas.ts'
@@ -58,11 +57,10 @@ const config = { writeScope: 'drafts:write' } as const
 /** The routes of drafts. Patches are in patch-routes.ts. */
 export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { database } = app
-  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   const url = '/manage/landing_pages/:id/draft'
 
   const findOwnDraft = async (request: FastifyRequest) => {
-    const draft = await findDraft(database, (await findOwnPage(database, request)).id)
+    const draft = await findDraft(database, (await findOwnPage(request)).id)
     if (draft === null) throw new NoDraftError()
     return draft
   }
@@ -75,18 +73,18 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.put(url, {
     schema: putDraftSchema,
     config,
-    bodyLimit: maxBytes,
+    bodyLimit: app.config.MAX_DOCUMENT_BYTES,
     attachValidation: true
   }, async (request, reply) => {
-    const document = await documentOfOwner(request, maxBytes, database) as string // required by the schema
-    return sendWrittenDraft(reply, await putDraft(app, request, document))
+    const document = await documentOfOwner(request) as string // required by the schema
+    return sendWrittenDraft(reply, await putDraft(request, document))
   })
 
   app.delete(url, { schema: deleteDraftSchema, config }, async (request, reply) => {
     await untilWritten(async () => {
       const draft = await findOwnDraft(request)
       checkPreconditions(request, draftValidators(draft))
-      await checkUnscheduled(database, draft.pageId)
+      await checkUnscheduled(request, draft.pageId)
       return await discardDraft(database, request.caller.userId, draft) || null
     })
     return sendWithoutBody(reply.code(204))
@@ -106,33 +104,28 @@ interface WrittenDraft {
  * @throws {ConflictError} 409 if it is scheduled
  * @throws {PreconditionFailedError} 412
  */
-const putDraft = async (
-  app: FastifyInstance,
-  request: FastifyRequest,
-  document: string
-): Promise<WrittenDraft> =>
+const putDraft = async (request: FastifyRequest, document: string): Promise<WrittenDraft> =>
   await untilWritten(async () => {
-    const { page, draft: read } = await findOwnPageAndDraft(app.database, request)
+    const { page, draft: read } = await findOwnPageAndDraft(request)
     if (read !== null) checkPreconditions(request, draftValidators(read))
     else if (request.headers['if-match'] !== undefined) {
       throw new PreconditionFailedError('If-Match', undefined)
     }
-    await checkUnscheduled(app.database, page.id)
-    return await replaceDraft(app, request, page, read, document)
+    await checkUnscheduled(request, page.id)
+    return await replaceDraft(request, page, read, document)
   })
 
 /** Patches the draft of the page that a request names, or begins one from the document. */
-export const draftAttempt =
-  (app: FastifyInstance, request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
-    const { page, draft: read } = await findOwnPageAndDraft(app.database, request)
-    checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
-    await checkUnscheduled(app.database, page.id)
-    return await replaceDraft(app, request, page, read, await patched(read?.document ?? page.currentData))
-  }
+export const draftAttempt = (request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
+  const { page, draft: read } = await findOwnPageAndDraft(request)
+  checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
+  await checkUnscheduled(request, page.id)
+  return await replaceDraft(request, page, read, await patched(read?.document ?? page.currentData))
+}
 
 /** @throws {ConflictError} 409 if the draft of a page is scheduled: what was reviewed is what is published */
-async function checkUnscheduled (database: PrismaClient, pageId: string): Promise<void> {
-  const time = (await findSchedule(database, pageId)).publishAt?.toISOString()
+async function checkUnscheduled ({ server }: FastifyRequest, pageId: string): Promise<void> {
+  const time = (await findSchedule(server.database, pageId)).publishAt?.toISOString()
   if (time === undefined) return
   throw new ConflictError([
     `The draft is scheduled to be published at ${time}, and cannot be changed until then`
@@ -141,14 +134,13 @@ async function checkUnscheduled (database: PrismaClient, pageId: string): Promis
 
 /** The same bytes change nothing. */
 async function replaceDraft (
-  { database }: FastifyInstance,
-  request: FastifyRequest,
+  { server, caller }: FastifyRequest,
   page: LandingPage,
   read: Draft | null,
   document: string
 ): Promise<WrittenDraft | null> {
   if (read?.contentHash === contentHash(document)) return { draft: read, isNew: false }
-  const draft = await writeDraft(database, request.caller, page, read, document)
+  const draft = await writeDraft(server.database, caller, page, read, document)
   return draft === null ? null : { draft, isNew: read === null }
 }
 

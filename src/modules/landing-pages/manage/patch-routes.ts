@@ -10,12 +10,11 @@ import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { MAX_DEPTH, parseBareDocument } from '../document.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
-import { findPage, type LandingPage } from '../landing-page-repository.ts'
-import { replacePage } from '../write-repository.ts'
+import type { LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
 import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-routes.ts'
-import { findOwnPage, keepUnchanged, onlyThisVersion, ownPage, type PatchAttempt, untilWritten,
-  writeAndPublish } from './write-checks.ts'
+import { findOwnPage, keepUnchanged, onlyThisVersion, type PatchAttempt, replaceAndPublish,
+  untilWritten } from './write-checks.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -114,7 +113,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: patchDocumentSchema,
     config: { bodyTypes: TYPES }
   }, async (request, reply) => {
-    const page = await apply(await sentPatch(request), documentAttempt(app, request))
+    const page = await apply(await sentPatch(request), documentAttempt(request))
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
 
@@ -125,7 +124,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const patch = await sentPatch(request)
     if (!request.caller.seesDocuments && hasTest(patch)) throw new InsufficientScopeError('pages:read')
-    return sendWrittenDraft(reply, await apply(patch, draftAttempt(app, request)))
+    return sendWrittenDraft(reply, await apply(patch, draftAttempt(request)))
   })
 }
 
@@ -138,29 +137,23 @@ function hasTest ({ kind, text }: SentPatch): boolean {
 
 /** Returns the patch of a request. @throws {NotFoundError} 404 for whoever isn't the owner */
 async function sentPatch (request: FastifyRequest): Promise<SentPatch> {
-  const { userId, id } = ownPage(request)
   const { validationError, patchKind: kind, document } = request
   if (validationError instanceof NotFoundError) throw validationError
   if (validationError !== undefined || kind === undefined || document === undefined) {
-    if (await findPage(request.server.database, userId, id) === null) throw new NotFoundError()
+    await findOwnPage(request)
     throw validationError ?? new UnsupportedMediaTypeError(describeBodyTypes(TYPES))
   }
-  return { userId, kind, text: document.text }
+  return { userId: request.caller.userId, kind, text: document.text }
 }
 
 /** Patches the document of the page that a request names. Resolves to the page as it is now. */
-const documentAttempt =
-  (app: FastifyInstance, request: FastifyRequest): PatchAttempt<LandingPage> => async (patched) => {
-    const current = await findOwnPage(app.database, request)
-    checkPreconditions(request, documentValidators(current))
-    const document = await patched(current.currentData)
-    if (document === current.currentData) return keepUnchanged(request, current)
-    const conditions = onlyThisVersion(current)
-    return await writeAndPublish(
-      request,
-      replacePage(app.database, request.caller, current.id, document, conditions)
-    )
-  }
+const documentAttempt = (request: FastifyRequest): PatchAttempt<LandingPage> => async (patched) => {
+  const current = await findOwnPage(request)
+  checkPreconditions(request, documentValidators(current))
+  const document = await patched(current.currentData)
+  if (document === current.currentData) return keepUnchanged(request, current)
+  return await replaceAndPublish(request, current.id, document, onlyThisVersion(current))
+}
 
 /** A patch that an owner has sent: valid JSON. */
 interface SentPatch {

@@ -1,14 +1,13 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { ConflictError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf } from '../../../http/responses.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { errors, IdParams, nullableTime, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
 import { findDraft, isOutdated, type Draft } from '../draft-repository.ts'
-import { draftValidators, recordValidators, writeConditions } from '../etag.ts'
-import { changeState, replacePage } from '../write-repository.ts'
+import { draftValidators, recordValidators } from '../etag.ts'
 import type { LandingPage as Page } from '../landing-page-repository.ts'
 import { findPurge } from '../outbox-repository.ts'
 import { clearTime, findSchedule } from '../schedule-repository.ts'
@@ -16,8 +15,8 @@ import { LandingPage } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
 import { Schedule } from './schedule-routes.ts'
-import { allowNoBody, findOwnPage, findOwnPageAndDraft, keepUnchanged, onlyThisVersion, untilWritten,
-  writeAndPublish } from './write-checks.ts'
+import { allowNoBody, changeStateAndPublish, findOwnPage, findOwnPageAndDraft, keepUnchanged, onlyThisVersion,
+  replaceAndPublish, untilWritten } from './write-checks.ts'
 
 const PublishBody = Type.Object({
   base_version: Type.Optional(Type.Integer({
@@ -116,7 +115,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const url = '/manage/landing_pages/:id'
 
   app.get(`${url}/publication`, { schema: publicationSchema }, async (request) => {
-    const { page, draft } = await findOwnPageAndDraft(database, request)
+    const { page, draft } = await findOwnPageAndDraft(request)
     const purge = database.purges ? await findPurge(database, page.id) : null
     return {
       published: page.published,
@@ -134,17 +133,17 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { base_version: knownVersion } = request.body
     const page = await untilWritten(async () => {
-      const { page, draft } = await findOwnPageAndDraft(database, request)
+      const { page, draft } = await findOwnPageAndDraft(request)
       checkBaseVersion(page, knownVersion)
-      return draft === null ? await setPublished(app, request, page, true)
-        : await publish(app, request, page, draft, knownVersion)
+      return draft === null ? await setPublished(request, page, true)
+        : await publish(request, page, draft, knownVersion)
     })
     return sendRecord(reply, page)
   })
 
   app.post(`${url}/unpublish`, { schema: unpublishSchema }, async (request, reply) => {
     const page = await untilWritten(async () =>
-      await setPublished(app, request, await findOwnPage(database, request), false)
+      await setPublished(request, await findOwnPage(request), false)
     )
     return sendRecord(reply, page)
   })
@@ -152,21 +151,16 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
 /** Publishes or unpublishes a page that was read. Returns null if somebody else has written. */
 async function setPublished (
-  app: FastifyInstance,
   request: FastifyRequest,
   page: Page,
   published: boolean
 ): Promise<Page | null> {
   checkPreconditions(request, recordValidators(page))
   if (page.published === published) {
-    await clearTime(app.database, page.id, published)
+    await clearTime(request.server.database, page.id, published)
     return keepUnchanged(request, page)
   }
-  const change = published ? 'publish' : 'unpublish'
-  return await writeAndPublish(
-    request,
-    changeState(app.database, request.caller, page.id, change, writeConditions(request.headers))
-  )
+  return await changeStateAndPublish(request, published ? 'publish' : 'unpublish')
 }
 
 /** @throws {ConflictError} 409 if the caller doesn't know the current version */
@@ -181,26 +175,22 @@ function checkBaseVersion ({ version }: Page, knownVersion: number | undefined):
  * @param knownVersion the version that the caller knows, although the draft is not based on it
  */
 async function publish (
-  app: FastifyInstance,
   request: FastifyRequest,
   page: Page,
   draft: Draft,
   knownVersion: number | undefined
 ): Promise<Page | null> {
+  const { database } = request.server
   checkPreconditions(request, draftValidators(draft))
-  if (knownVersion === undefined && await isOutdated(app.database, page, draft)) {
+  if (knownVersion === undefined && await isOutdated(database, page, draft)) {
     // Unless the draft was published meanwhile.
-    if ((await findDraft(app.database, page.id))?.contentHash !== draft.contentHash) return null
+    if ((await findDraft(database, page.id))?.contentHash !== draft.contentHash) return null
     throw new ConflictError([
       `The document has changed since the draft was begun: the draft is based on version ${draft.baseVersion}, ` +
       `the current version is ${page.version}`
     ])
   }
-  const fields = { isDraft: true }
-  return await writeAndPublish(
-    request,
-    replacePage(app.database, request.caller, page.id, draft.document, onlyThisVersion(page), fields)
-  )
+  return await replaceAndPublish(request, page.id, draft.document, onlyThisVersion(page), { isDraft: true })
 }
 
 const draftRecord = (draft: Draft, outdated: boolean) => ({

@@ -1,7 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { Static } from '@sinclair/typebox'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
+import type { FastifyRequest } from 'fastify'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
@@ -10,8 +9,8 @@ import { parseTime } from '../../../http/time.ts'
 import { InvalidError } from '../../../errors.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { parseDocumentBody } from '../document.ts'
-import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState, createPage, replacePage, type PageFields } from '../write-repository.ts'
+import { recordValidators } from '../etag.ts'
+import { createPage, replacePage, type PageFields } from '../write-repository.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 import { listPages, type PageListPage } from '../list-repository.ts'
 import { createSchema, deleteSchema, getSchema, listSchema, updateSchema,
@@ -25,8 +24,8 @@ import { revisionRoutes } from './revision-routes.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
 import { trashRoutes } from './trash-routes.ts'
-import { allowNoBody, checkedDocument, createMismatchError, documentOfOwner, findOwnPage, onlyThisVersion,
-  ownPage, removeAndPublish, replaceDocument, untilWritten, writeAndPublish } from './write-checks.ts'
+import { allowNoBody, checkedDocument, deletePage, documentOfOwner, findOwnPage, onlyThisVersion,
+  replaceDocument, untilWritten, writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -55,18 +54,13 @@ export const manageRoutes: FastifyPluginAsyncTypebox = async (app) => {
 }
 
 function addCreateRoute (app: App): void {
-  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   app.post('/landing_pages', {
     schema: createSchema,
-    bodyLimit: maxBytes + ENVELOPE_BYTES
+    bodyLimit: app.config.MAX_DOCUMENT_BYTES + ENVELOPE_BYTES
   }, async (request, reply) => {
-    const document = checkedDocument(request, maxBytes) as string // required by the schema
-    const fields = fieldsOf(request.body)
-    const page = await writeAndPublish(
-      request,
-      createPage(app.database, request.caller, document, fields)
-    )
-    return sendNewPage(request, reply, page)
+    const document = checkedDocument(request) as string // required by the schema
+    const created = createPage(app.database, request.caller, document, fieldsOf(request.body))
+    return sendNewPage(request, reply, await writeAndPublish(request, created))
   })
 }
 
@@ -86,7 +80,7 @@ function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {
-    const page = await findOwnPage(app.database, request)
+    const page = await findOwnPage(request)
     return sendUnlessKnown(request, reply, recordValidators(page), recordJson(page))
   })
 }
@@ -102,31 +96,26 @@ function listPageOf (query: Static<typeof ChangesQuery>): PageListPage {
 }
 
 function addUpdateRoute (app: App): void {
-  const { MAX_DOCUMENT_BYTES: maxBytes } = app.config
   app.patch('/manage/landing_pages/:id', {
     schema: updateSchema,
-    bodyLimit: maxBytes + ENVELOPE_BYTES,
+    bodyLimit: app.config.MAX_DOCUMENT_BYTES + ENVELOPE_BYTES,
     preValidation: allowNoBody,
     attachValidation: true
   }, async (request, reply) => {
-    const document = await documentOfOwner(request, maxBytes, app.database)
+    const document = await documentOfOwner(request)
     const { key } = fieldsOf(request.body)
     return sendRecord(
       reply,
       document !== undefined ? await replaceDocument(request, document, recordValidators, { key })
-        : key === undefined ? await findUnchanged(app.database, request)
-        : await replaceKey(app, request, key)
+        : key === undefined ? await findUnchanged(request)
+        : await replaceKey(request, key)
     )
   })
 }
 
 function addDeleteRoute (app: App): void {
   app.delete('/manage/landing_pages/:id', { schema: deleteSchema }, async (request, reply) => {
-    const { id } = ownPage(request)
-    const conditions = writeConditions(request.headers)
-    const deleted = app.config.TRASH_DAYS === 0 ? await removeAndPublish(request, false)
-      : await writeAndPublish(request, changeState(app.database, request.caller, id, 'delete', conditions))
-    if (deleted === null) throw await createMismatchError(app.database, request, recordValidators)
+    await deletePage(request)
     return sendWithoutBody(reply.code(204))
   })
 }
@@ -138,22 +127,18 @@ const fieldsOf = (body: PageFields & { readonly landing_page?: PageFields }): Pa
 })
 
 /** Replaces the key of the page that a request names, without a change of its document. */
-async function replaceKey (
-  app: FastifyInstance,
-  request: FastifyRequest,
-  key: string | null
-): Promise<LandingPage> {
+async function replaceKey (request: FastifyRequest, key: string | null): Promise<LandingPage> {
+  const { caller, server: { database } } = request
   return await untilWritten(async () => {
-    const page = await findUnchanged(app.database, request)
+    const page = await findUnchanged(request)
     if (page.key === key) return page
-    const { id, currentData } = page
-    return await replacePage(app.database, request.caller, id, currentData, onlyThisVersion(page), { key })
+    return await replacePage(database, caller, page.id, page.currentData, onlyThisVersion(page), { key })
   })
 }
 
 /** Returns the current page for a PATCH without a document. */
-async function findUnchanged (database: PrismaClient, request: FastifyRequest): Promise<LandingPage> {
-  const page = await findOwnPage(database, request)
+async function findUnchanged (request: FastifyRequest): Promise<LandingPage> {
+  const page = await findOwnPage(request)
   checkPreconditions(request, recordValidators(page))
   return page
 }

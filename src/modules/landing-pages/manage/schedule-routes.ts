@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { InvalidError } from '../../../errors.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
@@ -78,7 +78,7 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const url = '/manage/landing_pages/:id/schedule'
 
   app.get(url, { schema: getScheduleSchema }, async (request) => {
-    const { id } = await findOwnPage(database, request)
+    const { id } = await findOwnPage(request)
     return recordOf(await findSchedule(database, id))
   })
 
@@ -87,14 +87,14 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
       publishAt: dateOf(request.body.publish_at),
       unpublishAt: dateOf(request.body.unpublish_at)
     }
-    if (times.publishAt === null && times.unpublishAt === null) await remove(app, request)
-    else await untilWritten(async () => await set(app, request, times) || null)
+    if (times.publishAt === null && times.unpublishAt === null) await remove(request)
+    else await untilWritten(async () => await set(request, times) || null)
     app.wakeSchedules()
     return recordOf(times)
   })
 
   app.delete(url, { schema: deleteScheduleSchema }, async (request, reply) => {
-    await remove(app, request)
+    await remove(request)
     return sendWithoutBody(reply.code(204))
   })
 }
@@ -104,24 +104,21 @@ const dateOf = (text: string | null): Date | null =>
   text === null ? null : new Date(parseTime(text) as number)
 
 /** Reads the page that a request names, and its draft, and checks the preconditions. */
-async function readPage (
-  { database }: FastifyInstance,
-  request: FastifyRequest
-): Promise<{ page: Page, draft: Draft | null }> {
-  const read = await findOwnPageAndDraft(database, request)
+async function readPage (request: FastifyRequest): Promise<{ page: Page, draft: Draft | null }> {
+  const read = await findOwnPageAndDraft(request)
   const { page, draft } = read
   checkPreconditions(request, draft === null ? recordValidators(page) : draftValidators(draft))
   return read
 }
 
-async function remove (app: FastifyInstance, request: FastifyRequest): Promise<void> {
-  const { page } = await readPage(app, request)
-  await removeSchedule(app.database, page.id)
+async function remove (request: FastifyRequest): Promise<void> {
+  const { page } = await readPage(request)
+  await removeSchedule(request.server.database, page.id)
 }
 
 /** Returns false if somebody else has written meanwhile. @throws {InvalidError} 422 */
-async function set (app: FastifyInstance, request: FastifyRequest, times: Times): Promise<boolean> {
-  const { page, draft } = await readPage(app, request)
+async function set (request: FastifyRequest, times: Times): Promise<boolean> {
+  const { page, draft } = await readPage(request)
   const { publishAt, unpublishAt } = times
   const problems = []
   if (publishAt !== null && page.published && draft === null) problems.push(NOTHING_TO_PUBLISH)
@@ -129,7 +126,7 @@ async function set (app: FastifyInstance, request: FastifyRequest, times: Times)
     problems.push('Unpublish at must be later than publish at')
   }
   if (problems.length > 0) throw new InvalidError(problems)
-  const refused = await setSchedule(app.database, request.caller, page, draft, times)
+  const refused = await setSchedule(request.server.database, request.caller, page, draft, times)
   if (refused === undefined) return true
   if (refused.problem === 'changed') return false
   throw new InvalidError([describe(refused.problem, refused.now, times)])

@@ -7,15 +7,14 @@ import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
-import { recordValidators, writeConditions } from '../etag.ts'
-import { changeState } from '../write-repository.ts'
+import { recordValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { indexPage } from '../references/reference-repository.ts'
 import { LandingPage, TrashQuery } from '../schemas.ts'
 import { listTrash, type DeletedPage } from '../list-repository.ts'
 import { sendRecord } from './record.ts'
 import { PageLabel, shownLabel } from './summary-routes.ts'
-import { ownPage, removeAndPublish, untilWritten, writeAndPublish } from './write-checks.ts'
+import { changeStateAndPublish, ownPage, removeAndPublish, untilWritten } from './write-checks.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
@@ -85,15 +84,9 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
     })
 
   app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
-    const { id } = ownPage(request)
-    const conditions = writeConditions(request.headers)
-    const page = await change(
-      request,
-      async () =>
-        await writeAndPublish(request, changeState(database, request.caller, id, 'undelete', conditions))
-    )
+    const page = await change(request, async () => await changeStateAndPublish(request, 'undelete'))
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
-    await indexPage(database, id).catch((error: unknown) => {
+    await indexPage(database, page.id).catch((error: unknown) => {
       request.log.warn({ err: error }, 'a restored page is not indexed yet')
     })
     return sendRecord(reply, page)

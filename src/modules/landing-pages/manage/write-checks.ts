@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest, preValidationHookHandler } from 'fastify'
-import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
   TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
-import { recordTag, writeConditions, type WriteConditions } from '../etag.ts'
+import { recordTag, recordValidators, writeConditions, type WriteConditions } from '../etag.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
 import { removePage } from '../trash-repository.ts'
-import { replacePage, type Replacement, type WrittenPage } from '../write-repository.ts'
+import { changeState, replacePage, type Replacement, type StateChange,
+  type WrittenPage } from '../write-repository.ts'
 import { settleMessages, type Queued } from '../outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
 import { DELETED } from '../public/shared-documents.ts'
@@ -29,24 +29,20 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
 })
 
 /** Returns the page that a request names. @throws {NotFoundError} 404 */
-export async function findOwnPage (
-  database: PrismaClient,
-  request: FastifyRequest
-): Promise<LandingPage> {
+export async function findOwnPage (request: FastifyRequest): Promise<LandingPage> {
   const { userId, id } = ownPage(request)
-  const page = await findPage(database, userId, id)
+  const page = await findPage(request.server.database, userId, id)
   if (page === null) throw new NotFoundError()
   return page
 }
 
 /** Returns the page that a request names, and its draft if it has one. @throws {NotFoundError} 404 */
 export async function findOwnPageAndDraft (
-  database: PrismaClient,
   request: FastifyRequest
 ): Promise<{ page: LandingPage, draft: Draft | null }> {
-  const draft = await findDraft(database, ownPage(request).id)
+  const draft = await findDraft(request.server.database, ownPage(request).id)
   // Read after the draft: a publication in between removes the draft and changes the page.
-  return { page: await findOwnPage(database, request), draft }
+  return { page: await findOwnPage(request), draft }
 }
 
 /**
@@ -55,8 +51,9 @@ export async function findOwnPageAndDraft (
  * @throws {InvalidError} 422
  * @throws {TooLargeError} 413
  */
-export function checkedDocument ({ document }: FastifyRequest, maxBytes: number): string | undefined {
+export function checkedDocument ({ document, server }: FastifyRequest): string | undefined {
   if (document === undefined) return undefined
+  const { MAX_DOCUMENT_BYTES: maxBytes } = server.config
   if (document.byteSize > maxBytes) throw new TooLargeError(document.label, maxBytes)
   if (document.depth > MAX_DEPTH) {
     throw new InvalidError([`${document.label} is nested too deeply (maximum is ${MAX_DEPTH} levels)`])
@@ -68,18 +65,13 @@ export function checkedDocument ({ document }: FastifyRequest, maxBytes: number)
  * Like checkedDocument(), for a route with `attachValidation`. Only the owner gets the error of an invalid
  * body; everybody else gets a 404.
  */
-export async function documentOfOwner (
-  request: FastifyRequest,
-  maxBytes: number,
-  database: PrismaClient
-): Promise<string | undefined> {
+export async function documentOfOwner (request: FastifyRequest): Promise<string | undefined> {
   try {
     if (request.validationError !== undefined) throw request.validationError
-    return checkedDocument(request, maxBytes)
+    return checkedDocument(request)
   } catch (error) {
-    if (error instanceof NotFoundError) throw error
-    const { userId, id } = ownPage(request)
-    throw await findPage(database, userId, id) === null ? new NotFoundError() : error
+    if (!(error instanceof NotFoundError)) await findOwnPage(request)
+    throw error
   }
 }
 
@@ -92,24 +84,21 @@ export const allowNoBody: preValidationHookHandler = (request, _reply, done) => 
 const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as const
 
 /**
- * Returns the error for a write without effect: a 412 for a false precondition; a 404 without a page, or if
- * the request has no precondition, because what it names didn't exist yet.
+ * Fails a write that had no effect.
  *
  * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
+ * @throws {NotFoundError} 404 without a page, or without a precondition: what it names didn't exist yet
+ * @throws {PreconditionFailedError} 412
  */
-export async function createMismatchError (
-  database: PrismaClient,
+async function failUnwritten (
   request: FastifyRequest,
   validatorsOf: (page: LandingPage) => Validators
-): Promise<Error> {
-  const { userId, id } = ownPage(request)
-  const page = await findPage(database, userId, id)
-  if (page === null) return new NotFoundError()
-  const validators = validatorsOf(page)
+): Promise<never> {
+  const validators = validatorsOf(await findOwnPage(request))
   // After another write in the meantime, no condition may be false any more.
   const failed = failedPrecondition(request, validators) ??
     PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
-  return failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
+  throw failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
 }
 
 /** These take about a second. An attempt fails only if somebody else has written in the meantime. */
@@ -163,14 +152,52 @@ export async function replaceDocument (
   validatorsOf: (page: LandingPage) => Validators,
   fields?: Replacement
 ): Promise<LandingPage> {
-  const { id } = ownPage(request)
-  const { database } = request.server
-  const conditions = writeConditions(request.headers)
-  const written = replacePage(database, request.caller, id, document, conditions, fields)
-  const page = await writeAndPublish(request, written)
-  if (page === null) throw await createMismatchError(database, request, validatorsOf)
-  return page
+  const page = await replaceAndPublish(
+    request,
+    ownPage(request).id,
+    document,
+    writeConditions(request.headers),
+    fields
+  )
+  return page ?? await failUnwritten(request, validatorsOf)
 }
+
+/** Puts the page that a request names into the trash, or removes it if there is none (`TRASH_DAYS=0`). */
+export async function deletePage (request: FastifyRequest): Promise<void> {
+  const hasTrash = request.server.config.TRASH_DAYS > 0
+  const deleted = hasTrash ? await changeStateAndPublish(request, 'delete')
+    : await removeAndPublish(request, false)
+  if (deleted === null) await failUnwritten(request, recordValidators)
+}
+
+/** Replaces the document of a page, as replacePage() does, and publishes it. */
+export const replaceAndPublish = async (
+  request: FastifyRequest,
+  id: string,
+  document: string,
+  conditions: WriteConditions,
+  fields?: Replacement
+): Promise<WrittenPage | null> =>
+  await writeAndPublish(
+    request,
+    replacePage(request.server.database, request.caller, id, document, conditions, fields)
+  )
+
+/** Changes the page that a request names, as changeState() does under its conditions, and publishes it. */
+export const changeStateAndPublish = async (
+  request: FastifyRequest,
+  change: StateChange
+): Promise<WrittenPage | null> =>
+  await writeAndPublish(
+    request,
+    changeState(
+      request.server.database,
+      request.caller,
+      ownPage(request).id,
+      change,
+      writeConditions(request.headers)
+    )
+  )
 
 /** A request, or the part of one that a write without a request needs. */
 interface Writing {

@@ -110,7 +110,7 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.get(url, { schema: listLinksSchema }, async (request, reply) => {
     const page = pageOf(request.query)
     const found = await listLinks(database, ownPage(request), page)
-    if (found.length === 0) await findOwnPage(database, request)
+    if (found.length === 0) await findOwnPage(request)
     return takePage(reply, pathOf(request.params.id), page, found).map(recordOf)
   })
 
