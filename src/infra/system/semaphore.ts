@@ -91,7 +91,8 @@ export class Semaphore {
 
 /**
  * A semaphore for each key. Tasks with different keys don't wait for each other. When a task fails, those
- * that wait with its key fail with the same error, because they would meet the same fault one by one.
+ * that wait with its key fail with the same error, because they would meet the same fault one by one. An
+ * error of the client (`statusCode` below 500) is the task's own.
  */
 export class KeyedSemaphore<Key> {
   readonly #options: SemaphoreOptions
@@ -111,7 +112,8 @@ export class KeyedSemaphore<Key> {
         try {
           return await task()
         } catch (error) {
-          semaphore.refuseWaiting(error)
+          const { statusCode = 500 } = error as { statusCode?: number }
+          if (statusCode >= 500) semaphore.refuseWaiting(error)
           throw error
         }
       })

@@ -178,27 +178,6 @@ function createPatches (app: FastifyInstance) {
   })
   return async <Written>({ userId, kind, text }: SentPatch, attempt: PatchAttempt<Written>) => {
     const patched = async (document: string) => await patcher.apply(userId, kind, document, text)
-    const settled = await queue.run(
-      userId,
-      async () => await settle(untilWritten(async () => await attempt(patched)))
-    )
-    return settled()
-  }
-}
-
-/**
- * Returns a client's error as a value, so that waiting patches don't fail with it: KeyedSemaphore would pass
- * it on, which is right for a fault of the service only.
- */
-async function settle<T> (task: Promise<T>): Promise<() => T> {
-  try {
-    const value = await task
-    return () => value
-  } catch (error) {
-    const { statusCode } = error as { statusCode?: number }
-    if (statusCode === undefined || statusCode >= 500) throw error
-    return () => {
-      throw error
-    }
+    return await queue.run(userId, async () => await untilWritten(async () => await attempt(patched)))
   }
 }

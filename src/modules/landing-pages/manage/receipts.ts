@@ -41,7 +41,7 @@ async function* followPublication (
   { publicId, version, announcedAt, purges }: Publication,
   signal: AbortSignal
 ): AsyncGenerator<'replicas' | 'cdn', void, undefined> {
-  if (announcedAt === undefined) await app.documents.announce(publicId, version, signal)
+  if (announcedAt === undefined) await app.documents.publisher?.announce(publicId, version, signal)
   const waitMs = (announcedAt ?? clock.now()) + settlingSeconds(app) * 1000 - clock.now()
   if (waitMs > 0) await sleep(waitMs, undefined, { signal })
   yield 'replicas'

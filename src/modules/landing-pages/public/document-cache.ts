@@ -48,8 +48,9 @@ interface Loaded {
 export class DocumentCache {
   /** The number of compressions. Pass it to CachedDocument.make(). */
   readonly compressions: CompressionCounts = { br: 0, gzip: 0 }
+  /** Tells other replicas of writes; undefined without Redis. */
+  readonly publisher: Publisher | undefined
   readonly #options: DocumentCacheOptions
-  readonly #publisher: Publisher | undefined
   readonly #documents: LRUCache<string, CachedDocument> | undefined
   #evictions = 0
   readonly #missing = new LRUCache<string, true>({ max: MAX_MISSING })
@@ -76,7 +77,7 @@ export class DocumentCache {
     }
     const { shared } = options
     if (shared === undefined) return
-    this.#publisher = new Publisher(shared, (publicId, version) => this.#learn(publicId, version))
+    this.publisher = new Publisher(shared, (publicId, version) => this.#learn(publicId, version))
     shared.onPublication(({ publicId, version }) => this.#learn(publicId, version))
   }
 
@@ -98,7 +99,7 @@ export class DocumentCache {
    * @throws the driver's error when PostgreSQL is unreachable and no cached copy is recent enough
    */
   load (publicId: string): Promise<CachedDocument | undefined> {
-    if (clock.now() < (this.#hidden.get(publicId) ?? 0)) return HIDDEN
+    if (clock.now() < (this.#hidden.get(publicId) ?? 0)) return Promise.resolve(undefined)
     const old = this.#documents?.peek(publicId)
     return old === undefined ? this.#join(publicId) : this.#reload(publicId, old)
   }
@@ -120,26 +121,12 @@ export class DocumentCache {
     this.#learn(publicId, published.version)
     if (published.body !== undefined) this.#keep(published, knownAt, LIFETIME_MS)
     else if (published.version !== DELETED) this.#hide(published, knownAt, LIFETIME_MS)
-    return await this.#publisher?.publish(published) ?? true
+    return await this.publisher?.publish(published) ?? true
   }
 
   /** Publishes the deletion of pages. Never rejects. */
   async publishDeletions (publicIds: readonly string[]): Promise<void> {
     await Promise.all(publicIds.map(async (publicId) => await this.publish(publicId, undefined)))
-  }
-
-  /**
-   * Announces a version again and again, until Redis is told of it.
-   *
-   * @throws {Error} when `signal` is aborted first
-   */
-  async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
-    await this.#publisher?.announce(publicId, version, signal)
-  }
-
-  /** Publishes the writes that could not be published while Redis was unreachable. */
-  async publishOutstanding (): Promise<void> {
-    await this.#publisher?.publishOutstanding()
   }
 
   /** Forces a reload of every document before it is served again, because writes may have been missed. */
@@ -292,7 +279,7 @@ export class DocumentCache {
 
   async #fetch (publicId: string): Promise<Loaded | undefined> {
     const { shared } = this.#options
-    if (shared !== undefined && this.#publisher?.isBehind(publicId) !== true) {
+    if (shared !== undefined && this.publisher?.isBehind(publicId) !== true) {
       const copy = await shared.get(publicId)
       if (copy?.deleted === true) return undefined
       // After a flush of Redis, a slow replica may have stored an older version there.
@@ -316,5 +303,3 @@ export class DocumentCache {
     }
   }
 }
-
-const HIDDEN = Promise.resolve(undefined)

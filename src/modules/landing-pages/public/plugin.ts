@@ -37,7 +37,7 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
   redisClient?.on('unsubscribed', () => documents.expireAll())
   redisClient?.on('unreachable', () => documents.expireAll())
   redisClient?.on('reachable', () => {
-    documents.publishOutstanding().catch((error: unknown) =>
+    documents.publisher?.publishOutstanding().catch((error: unknown) =>
       app.log.warn({ err: error }, 'outstanding publications failed')
     )
   })
