@@ -12,8 +12,8 @@ export type Draft = Readonly<Omit<LandingPageDraft, 'usedAssets' | 'authorType'>
   readonly authorType: Author['type']
 }
 
-/** The page, unless the draft is scheduled. The lock waits for a schedule that is being set. */
-const UNSCHEDULED_PAGE = `locked AS (
+/** The page, unless the draft is scheduled. */
+const UNSCHEDULED_PAGE = `locked AS ( -- waits for a schedule that is being set
     SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
     FOR SHARE
   ), page AS MATERIALIZED (

@@ -39,13 +39,9 @@ const add = (table: string, at: string) => `
   ON CONFLICT (page_id, at) DO UPDATE SET reads = stored.reads + EXCLUDED.reads,
     not_modified = stored.not_modified + EXCLUDED.not_modified`
 
-/**
- * Hot. A report has no effect if its number isn't greater than the last one of its process. To avoid
- * deadlocks, pages are locked before their counts, by ascending id, and pages that are being deleted are
- * skipped.
- */
+/** Hot. */
 const STORE = statement(`
-  WITH report AS (
+  WITH report AS ( -- empty if the report was stored before
     INSERT INTO read_reports (process_id, number) VALUES (:processId::uuid, :number::bigint)
     ON CONFLICT (process_id) DO UPDATE SET number = EXCLUDED.number, reported_at = now()
     WHERE read_reports.number < EXCLUDED.number
@@ -55,7 +51,7 @@ const STORE = statement(`
     FROM report, unnest(:publicIds::text[], :reads::bigint[], :notModified::bigint[])
       AS counted (public_id, reads, not_modified)
     JOIN landing_pages page USING (public_id)
-    ORDER BY page.id FOR KEY SHARE OF page SKIP LOCKED
+    ORDER BY page.id FOR KEY SHARE OF page SKIP LOCKED -- against deadlocks, and skips pages being deleted
   ), hourly AS (${add('landing_page_reads_hourly', ':hour')})
   ${add('landing_page_reads_daily', ':day')}`)
 

@@ -68,35 +68,29 @@ const PRUNED_PAGES = 100
 /** Versions that one statement deletes. Each may have a megabyte. */
 const PRUNED_VERSIONS = 100
 
-/**
- * Prisma has no window functions, and can't skip locked rows. `expired` has the newest version of each page
- * that is beyond a limit, as all older ones are. To find it, at most `maxCount` + 1 versions are read, so
- * that a page with a million doesn't make the statement slow. A version was replaced when the next newer one
- * was written. The oldest are deleted first: without newer ones, they would fit into the size. SKIP LOCKED,
- * because the deletion of an account locks versions in another order. MATERIALIZED, because a nested loop
- * would run a subquery for each row.
- */
+// Prisma has no window functions, and can't skip locked rows. MATERIALIZED, because a nested loop would run a
+// subquery for each row.
 const PRUNE = statement<{ lastId: string | null, deleted: number }>(`
   WITH pages AS (
     SELECT id, updated_at FROM landing_pages WHERE id > :after::uuid ORDER BY id LIMIT ${PRUNED_PAGES}
   ), versions AS (
     SELECT id, version, row_number() OVER newest AS place, sum(byte_size) OVER newest AS bytes,
-      lag(created_at, 1, updated_at) OVER newest AS replaced_at
+      lag(created_at, 1, updated_at) OVER newest AS replaced_at -- when the next newer one was written
     FROM pages CROSS JOIN LATERAL (
       SELECT version, byte_size, created_at FROM landing_page_revisions WHERE page_id = id
-      ORDER BY version DESC LIMIT :maxCount::bigint + 1
+      ORDER BY version DESC LIMIT :maxCount::bigint + 1 -- so a page with a million takes no longer
     ) revision
     WINDOW newest AS (PARTITION BY id ORDER BY version DESC ROWS UNBOUNDED PRECEDING)
-  ), expired AS MATERIALIZED (
+  ), expired AS MATERIALIZED ( -- the newest version beyond a limit; all older ones are, too
     SELECT id, max(version) AS newest FROM versions
     WHERE place > :maxCount::bigint OR bytes > :maxBytes::bigint OR replaced_at < :replacedSince::timestamptz
       GROUP BY id
-  ), oldest AS MATERIALIZED (
+  ), oldest AS MATERIALIZED ( -- these first: without newer ones, they would fit into the size
     SELECT id, version FROM expired CROSS JOIN LATERAL (
       SELECT version FROM landing_page_revisions WHERE page_id = id AND version <= newest
       ORDER BY version LIMIT ${PRUNED_VERSIONS}
     ) revision LIMIT ${PRUNED_VERSIONS}
-  ), locked AS MATERIALIZED (
+  ), locked AS MATERIALIZED ( -- a deletion of the account locks versions in another order, so they are skipped
     SELECT page_id, revision.version FROM oldest
     JOIN landing_page_revisions revision ON page_id = id AND revision.version = oldest.version
     LIMIT ${PRUNED_VERSIONS} FOR UPDATE OF revision SKIP LOCKED

@@ -10,17 +10,14 @@ import { queueSql, QUEUED_KEYS, queueValues, type Queued } from './outbox-reposi
 /** A page that was removed for good. */
 type RemovedPage = Pick<LandingPage, 'id' | 'publicId'> & Queued
 
-/**
- * One statement: it removes pages and queues the messages about them. It locks in the order of ids, as the
- * other statements that lock several pages do. The version of a message is the one after the last.
- */
+/** One statement removes pages and queues the messages about them. */
 const REMOVE = statement<RemovedPage>(`
   WITH locked AS (
     SELECT id FROM landing_pages WHERE (id = ANY (:ids::uuid[]) OR public_id = :publicId)
       AND (:deletedBefore::timestamptz IS NULL OR deleted_at < :deletedBefore)
       AND user_id = coalesce(:userId::integer, user_id) AND ${MEETS_CONDITIONS}
       AND (deleted_at IS NOT NULL) = coalesce(:wasDeleted::boolean, deleted_at IS NOT NULL)
-    ORDER BY id FOR UPDATE
+    ORDER BY id FOR UPDATE -- as the other statements that lock several pages
   ), removed AS (
     DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
     RETURNING pages.id, public_id AS "publicId", user_id, version, deleted_at
@@ -28,7 +25,10 @@ const REMOVE = statement<RemovedPage>(`
   queueSql(
     `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
     NULL AS "contentHash", :authorType AS "authorType", :authorName AS "authorName",
-    row_number() OVER () AS number FROM removed WHERE deleted_at IS NULL`,
+    row_number() OVER () AS number
+    FROM removed
+    -- the deletion of those in the trash has been told
+    WHERE deleted_at IS NULL`,
     {
       id: '(:messageIds::uuid[])[number]',
       isWanted: '(events IS NULL OR :tellsWebhooks::boolean AND change.type = ANY (events))'

@@ -93,9 +93,9 @@ const replaceSql = (used: string, publishes = false) => {
   const unlessSame = (column: string, value: string): string =>
     `CASE WHEN ${isSame} THEN pages.${column} ELSE ${value} END`
   return statement<WrittenRow>(`
-  WITH replaced AS (
+  WITH replaced AS ( -- the version that was current, and its lock
     SELECT ${REPLACED} FROM landing_pages WHERE deleted_at IS NULL AND ${OWN_VERSION} FOR NO KEY UPDATE
-  ), ${publishes ? TAKEN_DRAFT : ''}kept AS (
+  ), ${publishes ? TAKEN_DRAFT : ''}kept AS ( -- in the history
     ${keepSql('replaced pages')} WHERE NOT (${isSame})${isTaken}
   ), used AS MATERIALIZED (${used}), written AS (
     UPDATE landing_pages pages
@@ -126,10 +126,10 @@ const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<WrittenPage>(`
-  WITH locked AS (
+  WITH locked AS ( -- the page, if it is not yet in the new state
     SELECT ${REPLACED} FROM landing_pages WHERE ${OWN_VERSION} AND (deleted_at IS NOT NULL) = :wasDeleted::boolean
       AND published = coalesce(NOT :published::boolean, published) FOR NO KEY UPDATE
-  ), replaced AS MATERIALIZED (
+  ), replaced AS MATERIALIZED ( -- after the lock, because another process may have made the scheduled change
     SELECT * FROM locked WHERE ${isDueSql('id', ':published::boolean')}
   ), kept AS (${keepSql('replaced')}), written AS (
     UPDATE landing_pages pages
@@ -142,10 +142,10 @@ const CHANGE_STATE = statement<WrittenPage>(`
         CASE WHEN indexed_version = pages.version AND NOT :wasDeleted::boolean THEN pages.version + 1 END
     FROM replaced WHERE pages.id = replaced.id
     RETURNING ${WRITTEN}, pages.current_data AS "currentData"
-  ), resorted AS (
+  ), resorted AS ( -- lists are sorted by the last change
     UPDATE landing_page_summaries SET updated_at = written."updatedAt" FROM written
     WHERE page_id = written.id AND :deletedAt::timestamptz IS NULL
-  ), unlisted AS (
+  ), unlisted AS ( -- pages in the trash are in no list
     DELETE FROM landing_page_summaries USING written
     WHERE page_id = written.id AND :deletedAt::timestamptz IS NOT NULL
   ), ${

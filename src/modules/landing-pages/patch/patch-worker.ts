@@ -4,9 +4,7 @@ import { serveTasks, type HandlerResponse } from '../../../infra/isolated-proces
 
 // The child process that applies patches.
 
-const KINDS = { json: applyJsonPatch, merge: applyMergePatch }
-
-export type PatchKind = keyof typeof KINDS
+export type PatchKind = 'json' | 'merge'
 
 export interface PatchTask {
   readonly document: string
@@ -17,16 +15,16 @@ export interface PatchTask {
 /** The patched document, or why there is none. Errors of own classes would not survive the way back. */
 export type PatchOutcome = { readonly document: string } | { readonly problem: PatchProblem }
 
-const handlerOf = (apply: typeof applyJsonPatch) =>
-(
-  { document, patch, limits }: PatchTask
-): HandlerResponse<PatchOutcome> => {
+function attempt (apply: typeof applyJsonPatch, task: PatchTask): HandlerResponse<PatchOutcome> {
   try {
-    return { result: { document: apply(document, patch, limits) } }
+    return { result: { document: apply(task.document, task.patch, task.limits) } }
   } catch (error) {
     if (!(error instanceof PatchError)) throw error
     return { result: { problem: { status: error.status, messages: error.messages } } }
   }
 }
 
-serveTasks({ json: handlerOf(KINDS.json), merge: handlerOf(KINDS.merge) })
+serveTasks({
+  json: (task: PatchTask) => attempt(applyJsonPatch, task),
+  merge: (task: PatchTask) => attempt(applyMergePatch, task)
+})

@@ -78,7 +78,7 @@ export class DocumentCache {
     const { shared } = options
     if (shared === undefined) return
     this.publisher = new Publisher(shared, (publicId, version) => this.#learn(publicId, version))
-    shared.onPublication(({ publicId, version }) => this.#learn(publicId, version))
+    shared.onNotice(({ publicId, version }) => this.#learn(publicId, version))
   }
 
   /**

@@ -19,7 +19,7 @@ const MAX_SHARED_BYTES = 2 * 1024 * 1024
 export const DOCUMENT_CHANNEL = 'landfall:documents'
 
 /** A message on the channel: a document and its new version. */
-export interface Publication {
+export interface Notice {
   readonly publicId: string
   readonly version: number
 }
@@ -87,8 +87,8 @@ export class SharedDocuments {
     return newest as number
   }
 
-  /** Calls the listener for publications of all replicas, including this one. */
-  onPublication (listener: (publication: Publication) => void): void {
+  /** Calls the listener for notices of all replicas, including this one. */
+  onNotice (listener: (notice: Notice) => void): void {
     this.#redis.on('message', (channel, message) => {
       if (channel !== this.#channel) return
       const [publicId = '', version] = message.split(' ')

@@ -95,7 +95,7 @@ const PAGES_PER_QUERY = 200
 
 // One statement: while it has the page's lock, an older release can't write another version.
 const STORE = statement<{ pageId: string }>(`
-  WITH used AS MATERIALIZED (${REFERENCED_ASSETS}), page AS (
+  WITH used AS MATERIALIZED (${REFERENCED_ASSETS}), page AS ( -- if it still has the version that was read
     UPDATE landing_pages SET used_assets = used.ids, used_assets_version = version, indexed_version = version
     FROM used WHERE id = :pageId::uuid AND version = :version::bigint
     RETURNING id, public_id AS "publicId", key, updated_at AS "updatedAt", key_changed_at AS "keyChangedAt", deleted_at
