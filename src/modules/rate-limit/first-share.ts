@@ -46,17 +46,16 @@ export async function listNearLimit (redis: RedisClient, nameSpace: string, key:
 /**
  * Gives a new process a first share of the limits, when all others keep it back. Never rejects.
  *
+ * @param limits by name space
  * @param announce asks all processes for a heartbeat
- * @param adopted resolves when no adoption is under way
+ * @param tryToContinue continues as a process that has left, if there is one
  */
 export async function takeFirstShare (
   redis: RedisClient,
   members: Members,
-  { limits, announce, adopted }: {
-    readonly limits: ReadonlyMap<string, { useFirstShare: (nearLimit: ReadonlySet<string>) => void }>
-    readonly announce: () => Promise<void>
-    readonly adopted: () => Promise<void>
-  }
+  limits: ReadonlyMap<string, { useFirstShare: (nearLimit: ReadonlySet<string>) => void }>,
+  announce: () => Promise<void>,
+  tryToContinue: () => Promise<void>
 ): Promise<void> {
   try {
     if (!await members.requestFirstShare()) return
@@ -64,23 +63,22 @@ export async function takeFirstShare (
     for (const wait of WAITS_MS) {
       await sleep(wait)
       await members.beat() // who has registered since then sees the first share
-      if (!members.isKeptBack) continue
+      if (!members.known.keepBackFirstShare) continue
       const lists = await Promise.all([...limits.keys()].map(async (name) =>
         await loadNearLimit(redis, name)
       ))
-      await adopted()
-      if (!members.isNew || lists.includes(undefined)) break
-      if (!members.isKeptBack) continue // another process has been started
+      await tryToContinue()
+      if (!members.isNew || lists.includes(undefined)) return
+      if (!members.known.keepBackFirstShare) continue // another process has been started
       for (const [index, limit] of [...limits.values()].entries()) {
         limit.useFirstShare(lists[index] as ReadonlySet<string>)
       }
-      members.useFirstShare()
+      members.usesFirstShare = true
       return
     }
   } catch {
     // Redis is away.
   }
-  members.giveUpFirstShare()
 }
 
 /** Returns the clients of a limit, by key, that may have spent it; undefined if there are too many. */

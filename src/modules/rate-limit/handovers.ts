@@ -44,7 +44,7 @@ const LATER: Format = { head: 'head', partCount: 65_536, lifetimeMs: LIFETIME_MS
 const formatOf = (handover: string): Format => handover.startsWith('1:') ? FIRST : LATER
 
 /** The others count a process that has left for a window and 3 s. It must not be adopted after that. */
-export const MAX_ADOPTION_AGE_MS = 50_000
+const MAX_ADOPTION_AGE_MS = 50_000
 /** Longer than it takes to load all counts. */
 const RESERVATION_MS = 10_000
 const MAX_HEADS = 1000

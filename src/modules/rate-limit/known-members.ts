@@ -1,3 +1,4 @@
+import { clock } from '../../infra/system/clock.ts'
 import { parse, VALID_MS, type Departed, type Heartbeat } from './heartbeats.ts'
 import { firstShareReads, sharedReads } from './shares.ts'
 
@@ -24,11 +25,14 @@ export interface OpenShares {
 export class KnownMembers {
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()
+  /** Identifies this process. */
+  ownId: string
   /** The processes among which shares are divided. */
   size = 1
 
   /** @param windowMs the longest window of the limits, in milliseconds */
-  constructor (windowMs: number) {
+  constructor (ownId: string, windowMs: number) {
+    this.ownId = ownId
     this.#windowMs = windowMs
   }
 
@@ -67,16 +71,16 @@ export class KnownMembers {
   }
 
   /** Another process continues as a member that had left; or did, if it has left again since. */
-  markContinued ({ id, handover }: Departed, now: number): void {
+  markContinued ({ id, handover }: Departed): void {
     const member = this.#members.get(id)
     if (member?.departed?.handover !== handover) return
-    this.#members.set(id, { ...member, departed: undefined, seenAt: now })
+    this.#members.set(id, { ...member, departed: undefined, seenAt: clock.now() })
   }
 
-  /** The processes that have shut down gracefully within the last window, without this one. */
-  departed (ownId: string): readonly Departed[] {
+  /** The other processes that have shut down gracefully within the last window. */
+  get departed (): readonly Departed[] {
     return [...this.#members.values()].flatMap(({ departed }) =>
-      departed === undefined || departed.id === ownId ? [] : [departed]
+      departed === undefined || departed.id === this.ownId ? [] : [departed]
     )
   }
 
@@ -86,39 +90,36 @@ export class KnownMembers {
     return new Map(counted.map(([id, { seenAt }]) => [id, now - seenAt]))
   }
 
-  /** Whether all processes that haven't left know of adoptions and first shares. */
-  get isAmongCurrent (): boolean {
-    return [...this.#members.values()].every(({ departed, isCurrent }) => isCurrent || departed !== undefined)
-  }
-
-  /** Whether one doesn't know of first shares, even if it has left: it may soon be started again. */
+  /** Whether a process doesn't know of adoptions and first shares, or didn't. */
   get hasEarlierRelease (): boolean {
     return [...this.#members.values()].some(({ isCurrent }) => !isCurrent)
   }
 
-  /** The processes that have first shares. */
+  /** The other processes that have first shares. */
   get withFirstShare (): readonly string[] {
-    return [...this.#members].filter(([, { firstShare }]) => firstShare > 0).map(([id]) => id)
+    return [...this.#members].filter(([id, { firstShare }]) => firstShare > 0 && id !== this.ownId)
+      .map(([id]) => id)
   }
 
-  /** Whether all others keep the first share of a process back, or are gone. */
-  allKeepBack (ownId: string, now: number): boolean {
+  /** Whether all others keep the first share of this process back, or are gone. */
+  get keepBackFirstShare (): boolean {
+    const now = clock.now()
     return [...this.#members].every(([id, { seenAt, keepsBack, departed, isReplaced }]) =>
-      id === ownId || departed !== undefined || isReplaced || keepsBack.includes(ownId) ||
+      id === this.ownId || departed !== undefined || isReplaced || keepsBack.includes(this.ownId) ||
       now >= seenAt + SILENT_MS
     )
   }
 
   /**
-   * Returns the shares that may still be spent.
+   * Returns the shares of the others that may still be spent.
    *
-   * @param own the id and the share of the asking process
+   * @param ownShare the share of this process
    * @param heard the processes whose reads in the window are known: they reported them, or handed them over
    * @param isLost whether Redis has lost the window, so that a process may have been granted any reads in it
    */
   openShares (
     max: number,
-    own: { readonly id: string, readonly share: number },
+    ownShare: number,
     heard: ReadonlySet<string>,
     isLost: boolean,
     now: number
@@ -132,13 +133,13 @@ export class KnownMembers {
     let alive = 0
     for (const [id, member] of this.#members) {
       const { mayHaveShare, firstShare } = member
-      if (id === own.id || heard.has(id) || !(mayHaveShare || firstShare > 0 || isLost)) continue
+      if (id === this.ownId || heard.has(id) || !(mayHaveShare || firstShare > 0 || isLost)) continue
       // A process with a share counts at least itself and the steady ones.
       if (mayHaveShare) shares += Math.floor(sharedReads(max) / (isSteady(member) ? steady : steady + 1))
       firstReads += firstShareReads(max, firstShare)
       if (isAlive(member)) alive++
     }
     if (isLost && alive > 0) return { reads: max, firstReads: 0, alive }
-    return { reads: Math.min(sharedReads(max) - own.share, shares) + firstReads, firstReads, alive }
+    return { reads: Math.min(sharedReads(max) - ownShare, shares) + firstReads, firstReads, alive }
   }
 }

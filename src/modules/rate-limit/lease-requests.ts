@@ -2,7 +2,7 @@ import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import type { Lease } from './lease.ts'
-import type { LeaseStore } from './lease-store.ts'
+import type { LeaseStore, WindowOfClient } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
 
 /**
@@ -27,40 +27,34 @@ export interface LeasedLimitOptions {
 }
 
 /** Counts for the metrics. */
-export interface LeaseStats {
+export class LeaseStats {
   /** Reads allowed from shares, without asking Redis. */
-  allowedByShare: number
+  allowedByShare = 0
   /** Requests for a lease. */
-  asked: number
+  asked = 0
   /** Reads granted. */
-  granted: number
+  granted = 0
   /** Reads returned unspent. */
-  returned: number
+  returned = 0
   /** Leases recalled by another process. */
-  recalled: number
+  recalled = 0
   /** Windows found to be used up. */
-  exhausted: number
+  exhausted = 0
   /** Windows this process counted without Redis. */
-  countedLocally: number
+  countedLocally = 0
 }
 
 /** The requests of one limit to the store, and what their responses mean for a lease. */
 export class LeaseRequests {
-  readonly #options: LeasedLimitOptions
+  readonly #limit: LeasedLimitOptions & { readonly counts: ClientTable, readonly stats: LeaseStats }
   readonly #store: LeaseStore
-  readonly #clients: () => ClientTable
-  readonly #stats: LeaseStats
 
   constructor (
-    options: LeasedLimitOptions,
-    store: LeaseStore,
-    clients: () => ClientTable,
-    stats: LeaseStats
+    limit: LeasedLimitOptions & { readonly counts: ClientTable, readonly stats: LeaseStats },
+    store: LeaseStore
   ) {
-    this.#options = options
+    this.#limit = limit
     this.#store = store
-    this.#clients = clients
-    this.#stats = stats
   }
 
   /**
@@ -69,20 +63,21 @@ export class LeaseRequests {
    */
   async ask (key: string, lease: Lease): Promise<'continue' | 'recalled' | 'exhausted'> {
     const store = this.#store
-    const { max } = this.#options
+    const { max, stats } = this.#limit
     if (store.members.isLate && !await store.members.beat()) throw new RedisAwayError()
-    const window = { ...this.#options, key, processId: lease.processId }
-    const hasDeparted = store.members.departed.length > 0
+    const window = this.#windowOf(key, lease)
+    const hasDeparted = store.members.known.departed.length > 0
     const loadsHandovers = hasDeparted && lease.isShort
     let handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
     // An adoption may change both while the request is under way.
-    const clients = this.#clients()
+    const clients = this.#limit.counts
     const { id: processId } = store.members
     if (lease.processId !== processId && lease.reportedFor !== processId) {
       // What this process has adopted may have been reported before.
       handedOver = new Map([...handedOver, [processId, clients.find(key, clock.now())]])
     }
-    const reserve = store.hearsRecalls && !lease.recallPending ? lease.nextReserve : 0
+    // Reads that are not waited for must be returned on a recall.
+    const reserve = store.redis.subscribed && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
     const held = lease.localFrom >= 0 ? 0 : lease.left
     const sentAt = clock.now()
@@ -98,9 +93,9 @@ export class LeaseRequests {
       isListed: lease.isListed,
       knowsLoss: lease.isLost
     })
-    this.#stats.asked++
+    stats.asked++
     if (response.id === 0) return 'continue'
-    this.#stats.granted += response.granted
+    stats.granted += response.granted
     lease.apply(response, sentAt)
     lease.isListed ||= response.isListed === true
     lease.reportedFor = processId
@@ -118,17 +113,24 @@ export class LeaseRequests {
     return response.others + open.alive > 0 ? 'recalled' : 'exhausted'
   }
 
+  #windowOf (key: string, { processId }: Lease): WindowOfClient & { processId: string } {
+    const { nameSpace, max, timeWindow } = this.#limit
+    return { nameSpace, key, max, timeWindow, processId }
+  }
+
   #openShares (lease: Lease, handedOver: ReadonlyMap<string, unknown>, now: number): OpenShares {
     const heard = handedOver.size === 0 ? lease.reporters
       : new Set([...lease.reporters, ...handedOver.keys()])
     const isLost = lease.isLost && !lease.ignoresSilent
-    return this.#store.members.openShares(this.#options.max, heard, isLost, now)
+    const { members } = this.#store
+    const { max } = this.#limit
+    return members.known.openShares(max, members.share(max, now), heard, isLost, now)
   }
 
   /** Returns unspent reads. Never rejects; after a failure they are lost. */
   async giveBack (key: string, lease: Lease): Promise<void> {
     const { reads, known } = lease.release()
-    this.#stats.returned += reads
-    await this.#store.giveBack({ ...this.#options, key, processId: lease.processId }, reads, known)
+    this.#limit.stats.returned += reads
+    await this.#store.giveBack(this.#windowOf(key, lease), reads, known)
   }
 }

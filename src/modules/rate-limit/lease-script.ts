@@ -1,23 +1,11 @@
 import type { Result } from 'ioredis'
 
-/** What the script answers for a window. */
-type LeaseResult = [
-  granted: number,
-  total: number,
-  own: number,
-  leftMs: number,
-  id: number,
-  withheld: number,
-  others: number,
-  reporters: string
-]
-
 declare module 'ioredis' {
   interface RedisCommander<Context> {
     landfallLeases(
       numberOfKeys: number,
       ...keysAndArguments: (string | number)[]
-    ): Result<LeaseResult[], Context>
+    ): Result<[number, number, number, number, number, number, number, string][], Context>
     landfallClearLeases(key: string, windowMs: number): Result<number, Context>
   }
 }

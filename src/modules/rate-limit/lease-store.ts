@@ -112,7 +112,7 @@ export class LeaseStore {
   readonly members: Members
   /** What this process takes over when it starts, and leaves when it stops. */
   readonly succession: Succession
-  readonly #redis: RedisClient
+  readonly redis: RedisClient
   readonly #channel: string
   readonly #handovers: Handovers
   /** By name space. */
@@ -125,7 +125,7 @@ export class LeaseStore {
   })
 
   constructor (redis: RedisClient, channel: string, members: Members) {
-    this.#redis = redis
+    this.redis = redis
     this.#channel = channel
     this.members = members
     this.#handovers = new Handovers(redis)
@@ -135,27 +135,19 @@ export class LeaseStore {
     this.succession = new Succession(redis, members, this.#handovers, this.#limits, announce)
     members.onAdoptable = async () => await this.succession.tryToContinue()
     members.onNew = async () =>
-      await takeFirstShare(redis, members, {
-        limits: this.#limits,
+      await takeFirstShare(
+        redis,
+        members,
+        this.#limits,
         announce,
-        adopted: async () => await this.succession.settled
-      })
+        async () => await this.succession.tryToContinue()
+      )
     members.settled = async () => {
       await Promise.allSettled(this.#asking)
     }
     redis.on('message', (channel, message) => {
       if (channel === this.#channel) this.#hear(message)
     })
-  }
-
-  /** Whether Redis was reachable when it was last used. */
-  get reachable (): boolean {
-    return this.#redis.reachable
-  }
-
-  /** Whether this process receives recalls. Only then may it lease a reserve. */
-  get hearsRecalls (): boolean {
-    return this.#redis.subscribed
   }
 
   /** Passes on messages about windows, and the counts of a process that this one continues. */
@@ -195,9 +187,9 @@ export class LeaseStore {
    */
   async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     const found = new Map<string, ClientWindow | undefined>()
-    await Promise.all(this.members.departed.map(async (departed) => {
+    await Promise.all(this.members.known.departed.map(async (departed) => {
       const window = await this.#handovers.find(departed.handover, client)
-      if (window === 'adopted') this.members.markContinued(departed)
+      if (window === 'adopted') this.members.known.markContinued(departed)
       else if (window !== 'lost') found.set(departed.id, window)
     }))
     return found
@@ -209,7 +201,7 @@ export class LeaseStore {
     const { max, nameSpace, key, openShares = 0, firstReads = 0, isListed = false } = request
     const isNear = response.total + openShares - firstReads > max - firstShareReads(max)
     if (isListed || !isNear) return response
-    await listNearLimit(this.#redis, nameSpace, key)
+    await listNearLimit(this.redis, nameSpace, key)
     return { ...response, isListed: true }
   }
 
@@ -231,7 +223,7 @@ export class LeaseStore {
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */
   #send (requests: readonly LeaseRequest[]): Promise<LeaseResponse>[] {
     const responses = new Map<LeaseRequest, Promise<LeaseResponse>>()
-    for (const group of this.#redis.groups(requests, (request) => windowKey(nameOf(request)))) {
+    for (const group of this.redis.groups(requests, (request) => windowKey(nameOf(request)))) {
       const results = this.#sendGroup(group)
       for (const [index, request] of group.entries()) {
         responses.set(request, results.then((all) => all[index] as LeaseResponse))
@@ -262,7 +254,7 @@ export class LeaseStore {
       [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
         .join(' ')
     ])
-    const results = await this.#redis.run(async (redis) =>
+    const results = await this.redis.run(async (redis) =>
       await redis.landfallLeases(keys.length, ...keys, this.#channel, ...values)
     )
     return results.map(([granted, total, own, leftMs, id, withheld, others, reporters]) => ({

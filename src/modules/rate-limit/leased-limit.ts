@@ -5,8 +5,8 @@ import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { VALID_MS } from './heartbeats.ts'
 import { Lease } from './lease.ts'
-import { FIRST_RESERVE, LeaseRequests, type LeasedLimitOptions, type LeaseStats } from './lease-requests.ts'
-import type { LeaseStore } from './lease-store.ts'
+import { FIRST_RESERVE, LeaseRequests, LeaseStats, type LeasedLimitOptions } from './lease-requests.ts'
+import type { LeaseStore, LocalLimit } from './lease-store.ts'
 import type { Count } from './local-windows.ts'
 
 /** Successive requests that may grant nothing to waiting reads before the window counts as used up. */
@@ -24,20 +24,14 @@ const RETURN_BATCH = 500
  * `max`, and before a read is refused, what other processes have left is recalled. While Redis is
  * unreachable, each process counts locally and reports its count afterwards (docs/adr/0001, docs/adr/0017).
  */
-export class LeasedLimit {
-  readonly stats: LeaseStats = {
-    allowedByShare: 0,
-    asked: 0,
-    granted: 0,
-    returned: 0,
-    recalled: 0,
-    exhausted: 0,
-    countedLocally: 0
-  }
-  readonly #options: LeasedLimitOptions
+export class LeasedLimit implements LocalLimit {
+  readonly stats = new LeaseStats()
+  readonly nameSpace: string
+  readonly max: number
+  readonly timeWindow: number
   readonly #store: LeaseStore | undefined
-  /** Clients that need no leases. */
-  #clients: ClientTable
+  /** What this process has counted by itself, for clients that need no leases. */
+  counts: ClientTable
   /** For 66 s: the clients that may have spent their limits when this process got its first share. */
   #nearLimit: { readonly clients: ReadonlySet<string>, readonly until: number } | undefined
   readonly #leases: GenerationalMap<Lease>
@@ -49,23 +43,15 @@ export class LeasedLimit {
 
   /** @param store grants the leases of all processes; without one, this process counts locally */
   constructor (options: LeasedLimitOptions, store?: LeaseStore) {
-    this.#options = options
-    this.#clients = new ClientTable(options.timeWindow)
+    this.nameSpace = options.nameSpace
+    this.max = options.max
+    this.timeWindow = options.timeWindow
+    this.counts = new ClientTable(options.timeWindow)
     this.#leases = new GenerationalMap(options.timeWindow, MAX_LEASES)
     this.#store = store
     if (store === undefined) return
-    this.#requests = new LeaseRequests(options, store, () => this.#clients, this.stats)
-    store.register(options.nameSpace, {
-      timeWindow: options.timeWindow,
-      recall: (key, id) => this.#answerRecall(key, id),
-      lost: (key) => this.#report(key),
-      end: (key, id, leftMs) => this.#moveEnd(key, id, leftMs),
-      counts: () => this.#clients,
-      useFirstShare: (clients) => {
-        this.#nearLimit = { clients, until: clock.now() + options.timeWindow + 2 * VALID_MS }
-      },
-      adopt: (counts, reported) => this.#adopt(counts, reported)
-    })
+    this.#requests = new LeaseRequests(this, store)
+    store.register(options.nameSpace, this)
   }
 
   /**
@@ -79,7 +65,7 @@ export class LeasedLimit {
     if (lease?.asking === true) return this.#wait(key, lease)
     if (!this.#reachable) return this.#takeLocally(key, now)
     const share = this.#nearLimit !== undefined && this.#isNearLimit(key, now) ? 0 : this.share(now)
-    const count = this.#clients.take(key, share, true, now)
+    const count = this.counts.take(key, share, true, now)
     if (count === undefined) return this.#wait(key, this.#open(key, now))
     this.stats.allowedByShare++
     return count
@@ -89,8 +75,8 @@ export class LeasedLimit {
   share (now: number): number {
     if (this.#store === undefined) return 0
     const { members } = this.#store
-    const share = members.share(this.#options.max, now)
-    return share === 0 && this.#nearLimit !== undefined ? members.firstShare(this.#options.max, now) : share
+    const share = members.share(this.max, now)
+    return share === 0 && this.#nearLimit !== undefined ? members.firstShare(this.max, now) : share
   }
 
   /**
@@ -104,16 +90,15 @@ export class LeasedLimit {
     const { succession } = this.#store
     await succession.stopAdopting()
     this.#isClosing = true
-    const { nameSpace } = this.#options
     const now = clock.now()
     const open = [...this.#leases.entries()].filter(([, lease]) => lease.asking || now < lease.resetAt)
-    await succession.noteReported(nameSpace, open.map(([key]) => key))
+    await succession.noteReported(this.nameSpace, open.map(([key]) => key))
     while (open.length > 0) {
       await Promise.all(open.splice(0, RETURN_BATCH).map(async ([key, lease]) =>
         await this.#settle(key, lease)
       ))
     }
-    await succession.handOver(nameSpace, this.#clients)
+    await succession.handOver(this.nameSpace, this.counts)
     this.#hasHandedOver = true
     while (this.#asking > 0) await sleep(1)
   }
@@ -125,11 +110,11 @@ export class LeasedLimit {
 
   /** The number of clients remembered. */
   get clients (): number {
-    return this.#leases.size + this.#clients.size
+    return this.#leases.size + this.counts.size
   }
 
   get #reachable (): boolean {
-    return this.#store !== undefined && this.#store.reachable
+    return this.#store !== undefined && this.#store.redis.reachable
   }
 
   #takeLeased (key: string, lease: Lease): Count | Promise<Count> {
@@ -137,7 +122,7 @@ export class LeasedLimit {
       if (--lease.left === lease.askAt && !lease.asking && this.#reachable) this.#ask(key, lease)
       return lease.count
     }
-    if (lease.exhausted) return lease.refusal(this.#options.max)
+    if (lease.exhausted) return lease.refusal(this.max)
     return this.#reachable ? this.#wait(key, lease) : this.#takeLeasedLocally(lease)
   }
 
@@ -145,30 +130,30 @@ export class LeasedLimit {
   #takeLeasedLocally (lease: Lease): Count {
     if (lease.localFrom < 0) {
       this.stats.countedLocally++
-      lease.countLocally(this.#options.max)
+      lease.countLocally(this.max)
     }
-    if (lease.left === 0) return lease.refusal(this.#options.max)
+    if (lease.left === 0) return lease.refusal(this.max)
     lease.left--
     return lease.count
   }
 
   /** Counts a read of a client without a lease, while Redis is unreachable. */
   #takeLocally (key: string, now: number): Count {
-    const { max, timeWindow } = this.#options
-    const count = this.#clients.take(key, max, false, now)
+    const { max, timeWindow } = this
+    const count = this.counts.take(key, max, false, now)
     if (count?.used === 1) this.stats.countedLocally++
     return count ??
-      { allowed: false, used: max, resetAt: this.#clients.find(key, now)?.resetAt ?? now + timeWindow }
+      { allowed: false, used: max, resetAt: this.counts.find(key, now)?.resetAt ?? now + timeWindow }
   }
 
   /** Creates a lease, which takes over what this process has counted for the client. */
   #open (key: string, now: number): Lease {
     const lease = new Lease((this.#store as LeaseStore).members.id)
     const previous = this.#leases.get(key)
-    if (previous !== undefined && now < previous.resetAt + this.#options.timeWindow) {
+    if (previous !== undefined && now < previous.resetAt + this.timeWindow) {
       lease.previousEnd = previous.resetAt
     }
-    const counted = this.#clients.find(key, now)
+    const counted = this.counts.find(key, now)
     if (counted !== undefined) {
       lease.unreported = counted.used
       // Who exceeds a share will probably read on here, so the first lease has a reserve.
@@ -203,7 +188,7 @@ export class LeasedLimit {
         const wait = outcome === 'recalled' ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait !== undefined) await sleep(wait)
         else if (lease.isLost && !lease.ignoresSilent) lease.ignoresSilent = true
-        else if (outcome === 'recalled' && this.#mayStillAnswer(lease)) lease.refuseWaiting(this.#options.max)
+        else if (outcome === 'recalled' && this.#mayStillAnswer(lease)) lease.refuseWaiting(this.max)
         else this.#exhaust(lease)
       } while (lease.waiting.length > 0)
     } catch {
@@ -213,7 +198,7 @@ export class LeasedLimit {
       this.#asking--
       if (lease.id === 0) this.#leases.delete(key) // a report, and the window has ended meanwhile
       if (lease.reportPending) this.#report(key)
-      else if (lease.id !== 0 && lease.recallPending) this.#answerRecall(key, lease.id)
+      else if (lease.id !== 0 && lease.recallPending) this.recall(key, lease.id)
     }
   }
 
@@ -226,9 +211,9 @@ export class LeasedLimit {
 
   #exhaust (lease: Lease): void {
     lease.exhausted = true
-    lease.total = this.#options.max // what a dead process may have allowed is spent
+    lease.total = this.max // what a dead process may have allowed is spent
     this.stats.exhausted++
-    lease.refuseWaiting(this.#options.max)
+    lease.refuseWaiting(this.max)
   }
 
   /** Counts the waiting reads locally, because Redis has become unreachable. */
@@ -242,7 +227,7 @@ export class LeasedLimit {
   }
 
   /** Returns unspent reads, or reports what this process has counted for the client. */
-  #answerRecall (key: string, id: number): void {
+  recall (key: string, id: number): void {
     const lease = this.#leases.get(key)
     if (lease?.asking === true) {
       lease.recallPending = true
@@ -269,16 +254,20 @@ export class LeasedLimit {
   /** Notes for who adopts the counts that they are reported. Returns whether they may still be. */
   async #noteReported (key: string): Promise<boolean> {
     try {
-      await this.#store?.succession.noteReported(this.#options.nameSpace, [key])
+      await this.#store?.succession.noteReported(this.nameSpace, [key])
       return !this.#hasHandedOver
     } catch {
       return false // Redis is away
     }
   }
 
+  useFirstShare (nearLimit: ReadonlySet<string>): void {
+    this.#nearLimit = { clients: nearLimit, until: clock.now() + this.timeWindow + 2 * VALID_MS }
+  }
+
   /** Continues with the counts of another process. Asks for the windows of clients that it has reported. */
-  #adopt (counts: ClientTable, reported: readonly string[]): void {
-    this.#clients = counts
+  adopt (counts: ClientTable, reported: readonly string[]): void {
+    this.counts = counts
     this.#nearLimit = undefined
     const now = clock.now()
     const id = randomUUID() // reads under the first id were handed over, and may not be counted yet
@@ -292,7 +281,11 @@ export class LeasedLimit {
     }
   }
 
-  #moveEnd (key: string, id: number, leftMs: number): void {
+  lost (key: string): void {
+    this.#report(key)
+  }
+
+  end (key: string, id: number, leftMs: number): void {
     const lease = this.#leases.get(key)
     if (lease?.id === id) lease.resetAt = clock.now() + leftMs
   }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError, type RedisClient } from '../../infra/redis/redis-client.ts'
 import { left, leftForAnother, MEMBERS_KEY, running, VALID_MS, type Departed } from './heartbeats.ts'
-import { KnownMembers, type OpenShares } from './known-members.ts'
+import { KnownMembers } from './known-members.ts'
 import { firstShareReads, sharedReads } from './shares.ts'
 
 const BEAT_INTERVAL_MS = 1000
@@ -36,10 +36,9 @@ const MAY_HAVE_SHARE = running(0, '1', { firstShare: 0, keepsBack: [], isSteady:
  */
 export class Members {
   readonly #redis: RedisClient
-  /** Identifies this process. It changes when this process continues as another one. */
-  id: string
   readonly #windowMs: number
-  readonly #known: KnownMembers
+  /** What this process knows of all members. */
+  readonly known: KnownMembers
   /** Called after a heartbeat while this process is new, so that it may continue as one that has left. */
   onAdoptable: () => Promise<void> = async () => {}
   /** Called when this process is new and continues as no other one. */
@@ -56,7 +55,8 @@ export class Members {
   #hadShareUntil = NEVER
   /** The first share of this process, in twelfths of a limit. */
   #firstShare = 0
-  #usesFirstShare = false
+  /** Whether it is in use. Afterwards, the others keep it back until the last window with it has ended. */
+  usesFirstShare = false
   /** When this process last had a first share. */
   #hadFirstShareUntil = NEVER
   /** The request for a first share that is under way. */
@@ -70,9 +70,13 @@ export class Members {
   /** @param windowMs the longest window of the limits, in milliseconds */
   constructor (redis: RedisClient, { id, windowMs }: { id: string, windowMs: number }) {
     this.#redis = redis
-    this.id = id
     this.#windowMs = windowMs
-    this.#known = new KnownMembers(windowMs)
+    this.known = new KnownMembers(id, windowMs)
+  }
+
+  /** Identifies this process. It changes when this process continues as another one. */
+  get id (): string {
+    return this.known.ownId
   }
 
   /**
@@ -105,29 +109,14 @@ export class Members {
     this.close()
     this.#hasLeft = true
     const beats = ++this.#beats
-    const heartbeat = isContinuable ? leftForAnother(beats, handover, this.#known.ages(now))
+    const heartbeat = isContinuable ? leftForAnother(beats, handover, this.known.ages(now))
       : left(beats, handover, this.mayHaveFirstShare ? this.#firstShare : 0)
     await this.#redis.run(async (redis) => await redis.hset(MEMBERS_KEY, this.id, heartbeat))
   }
 
-  /** The other processes that have shut down gracefully within the last window. */
-  get departed (): readonly Departed[] {
-    return this.#known.departed(this.id)
-  }
-
-  /** Another process continues as a member that had left. */
-  markContinued (departed: Departed): void {
-    this.#known.markContinued(departed, clock.now())
-  }
-
   /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
   get isContinuable (): boolean {
-    return this.#isSteady(clock.now()) && this.isAmongCurrent
-  }
-
-  /** Whether all others know of adoptions and first shares. */
-  get isAmongCurrent (): boolean {
-    return this.#known.isAmongCurrent
+    return this.#isSteady(clock.now()) && !this.known.hasEarlierRelease
   }
 
   /** Whether this process is a member that has not had a share, until 6 s before its share begins. */
@@ -151,13 +140,13 @@ export class Members {
     const now = clock.now()
     for (const [member, ageMs] of legacy?.counted ?? []) {
       // Redis may have been flushed since it was seen.
-      if (!this.#known.has(member)) this.#known.add(member, MAY_HAVE_SHARE, now - ageMs)
+      if (!this.known.has(member)) this.known.add(member, MAY_HAVE_SHARE, now - ageMs)
     }
     const replaced = this.#heartbeat('replaced', now)
     this.#replaced = { [this.id]: replaced }
-    this.#known.add(this.id, replaced, now)
+    this.known.add(this.id, replaced, now)
     this.#hadFirstShareUntil = NEVER
-    this.id = id
+    this.known.ownId = id
     this.#beats = legacy?.beats ?? 0
     this.#validUntil = NEVER
     this.#hadShareUntil = since
@@ -175,7 +164,7 @@ export class Members {
   }
 
   /**
-   * Requests a first share. It is not used before `useFirstShare()`.
+   * Requests a first share. It is not used before `usesFirstShare` is set.
    *
    * @returns whether this process gets one
    * @throws {RedisAwayError}
@@ -187,13 +176,8 @@ export class Members {
     )
     this.#requested = requested.catch(() => {})
     this.#firstShare = await requested
-    this.#hadFirstShareUntil = this.#firstShare > 0 ? this.#validUntil : NEVER
+    if (this.#firstShare > 0) this.#hadFirstShareUntil = this.#validUntil
     return this.#firstShare > 0
-  }
-
-  /** Whether all other processes keep the first share of this one back, or are gone. */
-  get isKeptBack (): boolean {
-    return this.#known.allKeepBack(this.id, clock.now())
   }
 
   /** Whether this process has a first share, or had one within the last window. */
@@ -202,47 +186,22 @@ export class Members {
     return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
   }
 
-  /** From now on this process uses its first share. */
-  useFirstShare (): void {
-    this.#usesFirstShare = true
-  }
-
-  /** Stops using the first share. The others keep it back until the last window with it has ended. */
-  stopFirstShare (): void {
-    this.#usesFirstShare = false
-  }
-
-  /** Gives up a first share that was never used. */
-  giveUpFirstShare (): void {
-    this.#hadFirstShareUntil = NEVER
-  }
-
   /**
    * Returns how many reads of a limit the first share allows in a window; 0 if it is not in use. It is not
    * for clients near their limits.
    */
   firstShare (max: number, now: number): number {
-    if (!this.#usesFirstShare || now >= this.#validUntil || !this.#redis.subscribed) return 0
+    if (!this.usesFirstShare || now >= this.#validUntil || !this.#redis.subscribed) return 0
     // Otherwise its reads could exceed the share that the others keep back after the first minute.
     return Math.min(this.#equalShare(max), firstShareReads(max, this.#firstShare))
   }
 
   #equalShare (max: number): number {
-    return Math.floor(sharedReads(max) / this.#known.size)
+    return Math.floor(sharedReads(max) / this.known.size)
   }
 
   #isSteady (now: number): boolean {
     return now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS
-  }
-
-  /**
-   * Returns the shares of other processes that may still be spent.
-   *
-   * @param heard the processes whose reads in the window are known: they reported them, or handed them over
-   * @param isLost whether Redis has lost the window, so that a process may have been granted any reads in it
-   */
-  openShares (max: number, heard: ReadonlySet<string>, isLost: boolean, now: number): OpenShares {
-    return this.#known.openShares(max, { id: this.id, share: this.share(max, now) }, heard, isLost, now)
   }
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
@@ -272,16 +231,16 @@ export class Members {
     const now = clock.now()
     if (now >= this.#validUntil) {
       this.#since = now
-      this.#usesFirstShare = false
+      this.usesFirstShare = false
     }
     this.#validUntil = sentAt + VALID_MS
     this.#replaced = {}
-    const forgotten = this.#known.see(heartbeats, now)
+    const forgotten = this.known.see(heartbeats, now)
     if (forgotten.length > 0) {
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, ...forgotten)).catch(() => {})
     }
-    this.#usesFirstShare &&= !this.#isSteady(now) && !this.#known.hasEarlierRelease
-    if (this.#usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
+    this.usesFirstShare &&= !this.#isSteady(now) && !this.known.hasEarlierRelease
+    if (this.usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
     if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
     this.#keepBackFirstShares()
   }
@@ -296,9 +255,9 @@ export class Members {
 
   /** Tells new processes that their first shares are kept back, when all earlier requests have ended. */
   async #keepBackFirstShares (): Promise<void> {
-    const { withFirstShare } = this.#known
+    const { withFirstShare } = this.known
     for (const id of this.#keptBack.keys()) if (!withFirstShare.includes(id)) this.#keptBack.delete(id)
-    const others = withFirstShare.filter((id) => id !== this.id && !this.#keptBack.has(id))
+    const others = withFirstShare.filter((id) => !this.#keptBack.has(id))
     if (others.length === 0) return
     for (const id of others) this.#keptBack.set(id, false)
     await this.settled()

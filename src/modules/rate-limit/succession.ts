@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import type { ClientTable } from './client-table.ts'
-import { MAX_ADOPTION_AGE_MS, type Handovers } from './handovers.ts'
+import type { Handovers } from './handovers.ts'
 import { FORMAT, type Departed } from './heartbeats.ts'
 import type { Members } from './members.ts'
 
@@ -11,7 +11,7 @@ export interface Countable {
   /** Length of a window in milliseconds. */
   readonly timeWindow: number
   /** What this process has counted by itself. */
-  readonly counts: () => ClientTable
+  readonly counts: ClientTable
   /** Continues with the counts of another process, which has reported the reads of some clients. */
   readonly adopt: (counts: ClientTable, reported: readonly string[]) => void
 }
@@ -19,7 +19,6 @@ export interface Countable {
 /** A copy of what a process has handed over, which this process is going to adopt. */
 interface Copy {
   readonly departed: Departed
-  readonly loadedAt: number
   /** In the order of the limits. */
   readonly counts: readonly ClientTable[]
   /** Shortly before the adoption was first tried: without a response, it may have happened. */
@@ -40,7 +39,7 @@ export class Succession {
   #copy: Copy | undefined
   #isClosing = false
   /** Where this process leaves its counts: version and id. */
-  #handover: string | undefined
+  #handover = ''
   /** Whether another process may continue as this one. */
   #isContinuable = false
 
@@ -62,11 +61,6 @@ export class Succession {
     this.#announce = announce
   }
 
-  /** Resolves when no adoption is under way. */
-  get settled (): Promise<void> {
-    return this.#adoption ?? Promise.resolve()
-  }
-
   /** Tries to continue as one of the processes that have left. Never rejects. */
   async tryToContinue (): Promise<void> {
     this.#adoption ??= this.#adoptOne().catch(() => {}).finally(() => { // Redis is away
@@ -79,39 +73,32 @@ export class Succession {
   async stopAdopting (): Promise<void> {
     this.#isClosing = true
     await this.#adoption
-    if (this.#handover !== undefined) return
-    const { isContinuable, isAmongCurrent, id } = this.#members
+    if (this.#handover !== '') return
+    const { isContinuable, known, id } = this.#members
     this.#isContinuable = isContinuable
     // The ids of this process may already name what it has adopted, and its first share.
     const name = isContinuable ? randomUUID() : id
-    this.#handover = `${isAmongCurrent ? FORMAT : '1'}:${name}`
+    this.#handover = `${known.hasEarlierRelease ? '1' : FORMAT}:${name}`
   }
 
   /** Notes clients whose reads are reported, for who adopts the counts. @throws {RedisAwayError} */
   async noteReported (nameSpace: string, clients: readonly string[]): Promise<void> {
-    if (this.#isContinuable) await this.#handovers.noteReported(this.#ownHandover, nameSpace, clients)
+    if (this.#isContinuable) await this.#handovers.noteReported(this.#handover, nameSpace, clients)
   }
 
   /** Leaves the counts of a limit to the other processes. @throws {RedisAwayError} */
   async handOver (nameSpace: string, counts: ClientTable): Promise<void> {
-    await this.#handovers.store(this.#ownHandover, nameSpace, counts)
+    await this.#handovers.store(this.#handover, nameSpace, counts)
   }
 
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
-    await this.#members.leave(this.#ownHandover, this.#isContinuable)
+    await this.#members.leave(this.#handover, this.#isContinuable)
     await this.#announce()
-  }
-
-  get #ownHandover (): string {
-    return this.#handover as string
   }
 
   async #adoptOne (): Promise<void> {
     if (!this.#mayAdopt) return
-    if (this.#copy !== undefined && clock.now() >= this.#copy.loadedAt + MAX_ADOPTION_AGE_MS) {
-      this.#copy = undefined
-    }
     this.#copy ??= await this.#load()
     if (this.#copy !== undefined && this.#mayAdopt) await this.#adopt(this.#copy)
   }
@@ -120,17 +107,16 @@ export class Succession {
     const limits = [...this.#limits.values()]
     // What it has counted in its first share is handed over. What it counted without Redis would be lost.
     const mayLeaveCounts = this.#members.mayHaveFirstShare || this.#copy?.triedAt !== undefined ||
-      limits.every(({ counts }) => counts().size === 0)
+      limits.every(({ counts }) => counts.size === 0)
     return !this.#isClosing && this.#members.isNew && this.#redis.subscribed && limits.length > 0 &&
       mayLeaveCounts
   }
 
   /** Copies the counts of a process that has left, unless another new process does. */
   async #load (): Promise<Copy | undefined> {
-    for (const departed of this.#members.departed) {
+    for (const departed of this.#members.known.departed) {
       const { handover, legacy } = departed
       if (legacy === undefined || !await this.#handovers.reserve(handover)) continue
-      const loadedAt = clock.now()
       const counts = await Promise.all([...this.#limits].map(async ([nameSpace, { timeWindow }]) =>
         await this.#handovers.load(handover, nameSpace, timeWindow)
       ))
@@ -138,7 +124,7 @@ export class Succession {
         counts.every((table) =>
           table !== undefined
         )
-      ) return { departed, loadedAt, counts }
+      ) return { departed, counts }
     }
     return undefined
   }
@@ -166,11 +152,11 @@ export class Succession {
 
   /** Under its id until now, this process becomes one that has left. */
   async #handOverFirstShare (): Promise<void> {
-    this.#members.stopFirstShare()
+    this.#members.usesFirstShare = false
     const handover = `${FORMAT}:${this.#members.id}`
     await Promise
       .all([...this.#limits].map(async ([nameSpace, { counts }]) =>
-        await this.#handovers.store(handover, nameSpace, counts())
+        await this.#handovers.store(handover, nameSpace, counts)
       ))
   }
 }

@@ -184,7 +184,7 @@ t.test('a process that leaves again soon after it was continued still counts as 
   await members.beat()
   arrive()
   t.equal((await found).size, 0, 'what it looked for was adopted')
-  t.equal(members.departed.length, 1)
+  t.equal(members.known.departed.length, 1)
   t.equal(await spendInTurn([two], 'a'), LIMIT - 5)
 })
 

@@ -194,7 +194,7 @@ t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', asyn
     await break_()
     await t.resolves(one.giveBack(request(), 4, { id, total: 0, own: 0 }))
     await t.rejects(one.ask(request({ needed: 1 })), { name: 'RedisAwayError' })
-    t.equal(one.reachable, false)
+    t.equal(one.redis.reachable, false)
   }
 })
 

@@ -173,7 +173,7 @@ t.test('shares never exceed two thirds of the limit while processes join, leave,
           const members = member()
           const joining = processOf(members)
           members.onAdoptable = async () => {
-            for (const departed of members.departed) {
+            for (const departed of members.known.departed) {
               const handover = handovers.get(departed.handover)
               if (!members.isNew || handover === undefined || clock.now() > handover.leftAt + 50_000) continue
               handovers.delete(departed.handover)
