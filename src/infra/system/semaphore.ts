@@ -89,17 +89,25 @@ export class Semaphore {
   }
 }
 
+export interface KeyedSemaphoreOptions extends SemaphoreOptions {
+  /** Whether the tasks that wait would fail with this error, too. By default, unless it is a client's. */
+  readonly concernsWaiting?: (error: unknown) => boolean
+}
+
+/** An error of the client (`statusCode` below 500) is the task's own. */
+const isFaultOfService = (error: unknown): boolean =>
+  ((error as { statusCode?: number }).statusCode ?? 500) >= 500
+
 /**
  * A semaphore for each key. Tasks with different keys don't wait for each other. When a task fails, those
- * that wait with its key fail with the same error, because they would meet the same fault one by one. An
- * error of the client (`statusCode` below 500) is the task's own.
+ * that wait with its key fail with the same error, if they would meet the same fault one by one.
  */
 export class KeyedSemaphore<Key> {
-  readonly #options: SemaphoreOptions
+  readonly #options: KeyedSemaphoreOptions
   readonly #byKey = new Map<Key, Semaphore>()
 
   /** @param options for each key */
-  constructor (options: SemaphoreOptions) {
+  constructor (options: KeyedSemaphoreOptions) {
     this.#options = options
   }
 
@@ -112,8 +120,8 @@ export class KeyedSemaphore<Key> {
         try {
           return await task()
         } catch (error) {
-          const { statusCode = 500 } = error as { statusCode?: number }
-          if (statusCode >= 500) semaphore.refuseWaiting(error)
+          const { concernsWaiting = isFaultOfService } = this.#options
+          if (concernsWaiting(error)) semaphore.refuseWaiting(error)
           throw error
         }
       })

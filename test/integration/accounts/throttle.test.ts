@@ -78,6 +78,29 @@ for (const kind of ['in the process', 'in Redis'] as const) {
       t.same(await statuses(2, fail), [401, 429])
     })
 
+    t.test('sign-ins of one address at once do not count as failures of the address, wrong ones do', async (t) => {
+      const from = newAddress()
+      const users = await Promise.all(Array.from({ length: 4 }, async () => (await signUp(app)).user))
+      const guess = async (_: unknown, n: number) =>
+        await signIn(app, `${n}-${from}@example.com`, WRONG, from)
+      t.same(await statuses(4, async () => await guess(undefined, 4)), [401, 401, 401, 429])
+      const together = await Promise.all(Array.from({ length: 12 }, async (_, n) =>
+        await signIn(app, users[n % 4]!.email, PASSWORD, from)))
+      t.same(
+        together.map(({ statusCode }) =>
+          statusCode
+        ),
+        Array(12).fill(200)
+      )
+      const guesses = await Promise.all(Array.from({ length: 20 }, guess))
+      t.same(
+        guesses.map(({ statusCode }) =>
+          statusCode
+        ).sort(),
+        [401, 401, ...Array(18).fill(429)]
+      )
+    })
+
     t.test('failed sign-ins from one address throttle the address, for all accounts', async (t) => {
       const { user } = await signUp(app)
       const from = newAddress()

@@ -50,3 +50,15 @@ t.test('tasks wait for those with the same key only, and fail with the one that 
   await t.rejects(waiting, fault)
   t.equal(await semaphore.run('a', async () => 'later'), 'later')
 })
+
+t.test('of the errors of a keyed semaphore, only those that concern all waiting tasks are theirs', async (t) => {
+  const fault = new Error('no database')
+  const semaphore = new KeyedSemaphore<string>({ ...OPTIONS, concernsWaiting: (error) => error === fault })
+  const fail = async (error: Error) => await semaphore.run('a', async () => await Promise.reject(error))
+  const own = fail(new Error('not found'))
+  const next = fail(fault)
+  const last = semaphore.run('a', async () => t.fail('it ran'))
+  await t.rejects(own, { message: 'not found' })
+  await t.rejects(next, fault)
+  await t.rejects(last, fault)
+})

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { createTooManyRequestsError, InvalidError, RetryLaterError,
-  UnauthorizedError } from '../../../errors.ts'
+import { formatTooManyRequests, InvalidError, RetryLaterError, UnauthorizedError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
@@ -20,10 +19,25 @@ declare module 'fastify' {
 /** The field of a request, for messages. */
 type PasswordLabel = 'Password' | 'Current password'
 
-const ADDRESS_WINDOW_MS = 60_000
-const ACCOUNT_WINDOW_MS = 15 * 60_000
-/** The most attempts that may wait for one account. */
+/** The most sign-ins of one account, and of one client address, that may wait. */
 const MAX_WAITING = 64
+
+interface FailureLimit {
+  readonly name: 'sign_in:account' | 'sign_in:address'
+  /** Failures in a window. */
+  readonly max: number
+  readonly windowMs: number
+}
+
+/** A limit of failed sign-ins is met. */
+class FailureLimitError extends RetryLaterError {
+  readonly limit: FailureLimit['name']
+
+  constructor (limit: FailureLimit['name'], retryAfterSeconds: number) {
+    super(429, formatTooManyRequests(retryAfterSeconds, 'failed sign-ins'), retryAfterSeconds)
+    this.limit = limit
+  }
+}
 
 /**
  * The password hash is part of the key, so that failures don't count any more once the password is changed.
@@ -39,18 +53,16 @@ const accountKey = (email: string, passwordHash = ''): string =>
  */
 export class CredentialCheck {
   readonly #app: FastifyInstance
-  /**
-   * Attempts for one account are made one after the other. So right passwords at the same moment don't count
-   * as failures, and when one attempt finds no budget left, those that wait are refused with it.
-   */
-  readonly #attempts = new KeyedSemaphore<string>({
-    maxRunning: 1,
-    maxWaiting: MAX_WAITING,
-    createRefusal: () => createTooManyRequestsError(1, 'failed sign-ins')
-  })
+  readonly #perAddress: FailureLimit
+  readonly #perAccount: FailureLimit
+  readonly #addresses = createQueue('sign_in:address')
+  readonly #accounts = createQueue('sign_in:account')
 
   constructor (app: FastifyInstance) {
     this.#app = app
+    const { SIGN_IN_FAILURES_PER_ADDRESS, SIGN_IN_FAILURES_PER_ACCOUNT } = app.config
+    this.#perAddress = { name: 'sign_in:address', max: SIGN_IN_FAILURES_PER_ADDRESS, windowMs: 60_000 }
+    this.#perAccount = { name: 'sign_in:account', max: SIGN_IN_FAILURES_PER_ACCOUNT, windowMs: 15 * 60_000 }
   }
 
   /**
@@ -58,64 +70,61 @@ export class CredentialCheck {
    *
    * @param email normalised; empty for malformed credentials
    * @returns undefined when there is no such account or the password is wrong
-   * @throws {RetryLaterError} 429 after too many failures
+   * @throws {RetryLaterError} 429 after too many failures, or if too many wait
    */
   async attempt (request: FastifyRequest, email: string, password: string): Promise<User | undefined> {
-    const { authCounts, config, database, hashEmail, passwords } = this.#app
+    const { authCounts, hashEmail, passwords } = this.#app
     const address = request.server.addressOf(request).counted
-    const verify = async (user?: User): Promise<User | undefined> =>
-      await passwords.verify(user?.passwordHash, password, address) ? user : undefined
-    const attemptForAccount = async (): Promise<User | undefined> => {
-      const user = isEmailAddress(email) ? await findUser(database, email) : undefined
-      const key = accountKey(email, user?.passwordHash)
-      const max = config.SIGN_IN_FAILURES_PER_ACCOUNT
-      return await this.#within({ key, max, windowMs: ACCOUNT_WINDOW_MS }, async () => await verify(user))
-    }
-
-    let limit = 'sign_in:address'
-    const key = addressKey('sign-in:address', address)
-    const max = config.SIGN_IN_FAILURES_PER_ADDRESS
-    const user = await this.#within({ key, max, windowMs: ADDRESS_WINDOW_MS }, async () => {
-      if (email === '') return await verify()
-      limit = 'sign_in:account'
-      // The hashes of one client may be too many. The attempts of others for the account go on.
-      const result = await this.#attempts.run(
-        email,
-        async () =>
-          await attemptForAccount().catch((error: unknown) => {
-            if (error instanceof RetryLaterError && error.statusCode === 503) return error
-            throw error
-          })
+    const attempt = async (): Promise<User | undefined> =>
+      email === '' ? await this.#verify(undefined, password, address)
+        : await this.#accounts.run(email, async () => await this.#attemptForAccount(email, password, address))
+    try {
+      const user = await this.#addresses.run(
+        address,
+        async () => await this.#within(this.#perAddress, addressKey('sign-in:address', address), attempt)
       )
-      if (result instanceof RetryLaterError) throw result
-      return result
-    }).catch((error: unknown) => {
-      if (error instanceof RetryLaterError && error.statusCode === 429) {
+      if (user === undefined) authCounts.signInFailures++
+      return user !== undefined && passwords.isOutdated(user.passwordHash)
+        ? await this.#renewHash(user, password, address) : user
+    } catch (error) {
+      if (error instanceof FailureLimitError) {
         authCounts.throttled.sign_in++
-        auditRequest(request, 'limit_met', { limit, email_hash: hashEmail(email) })
+        auditRequest(request, 'limit_met', { limit: error.limit, email_hash: hashEmail(email) })
       }
       throw error
-    })
-    if (user === undefined) authCounts.signInFailures++
-    return user !== undefined && passwords.isOutdated(user.passwordHash)
-      ? await this.#renewHash(user, password, address) : user
+    }
+  }
+
+  async #attemptForAccount (email: string, password: string, address: string): Promise<User | undefined> {
+    const user = isEmailAddress(email) ? await findUser(this.#app.database, email) : undefined
+    const key = accountKey(email, user?.passwordHash)
+    return await this.#within(
+      this.#perAccount,
+      key,
+      async () => await this.#verify(user, password, address)
+    )
+  }
+
+  async #verify (user: User | undefined, password: string, address: string): Promise<User | undefined> {
+    return await this.#app.passwords.verify(user?.passwordHash, password, address) ? user : undefined
   }
 
   /**
-   * Runs an attempt within a budget of failures. The attempt takes one unit, and returns it unless it fails.
-   * So a thousand guesses at once get no further than as many in a row.
+   * Runs an attempt within a limit. The attempt takes one unit, and returns it unless it fails. So a thousand
+   * guesses at once, on any number of processes, get no further than as many in a row.
    *
    * @param attempt resolves to the user if the credentials are right; an error isn't a failure
-   * @throws {RetryLaterError} 429 when no budget is left
+   * @throws {FailureLimitError} 429 when no unit is left
    */
   async #within (
-    { key, max, windowMs }: { readonly key: string, readonly max: number, readonly windowMs: number },
+    { name, max, windowMs }: FailureLimit,
+    key: string,
     attempt: () => Promise<User | undefined>
   ): Promise<User | undefined> {
     const { counters } = this.#app
     const now = clock.now()
     const { allowed, resetAt } = await counters.takeReturnable(key, max, windowMs, now)
-    if (!allowed) throw createTooManyRequestsError(secondsLeft({ resetAt }, now), 'failed sign-ins')
+    if (!allowed) throw new FailureLimitError(name, secondsLeft({ resetAt }, now))
     let hasFailed = false
     try {
       const user = await attempt()
@@ -166,6 +175,20 @@ export class CredentialCheck {
       ? current : user
   }
 }
+
+/**
+ * Sign-ins of one address, or to one account, are made one after the other. So those with right passwords at
+ * the same moment don't take units from each other. Where none is left, those that wait are refused at once.
+ */
+const createQueue = (limit: FailureLimit['name']): KeyedSemaphore<string> =>
+  new KeyedSemaphore({
+    maxRunning: 1,
+    maxWaiting: MAX_WAITING,
+    createRefusal: () => new FailureLimitError(limit, 1),
+    // Not the limit of another queue, nor a lack of free places for the hashes of one address.
+    concernsWaiting: (error) =>
+      error instanceof FailureLimitError ? error.limit === limit : !(error instanceof RetryLaterError)
+  })
 
 export default fp(async (app) => {
   app.decorate('credentialCheck', new CredentialCheck(app))
