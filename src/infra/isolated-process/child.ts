@@ -1,7 +1,9 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { clock } from '../system/clock.ts'
 import type { Response, Question } from './serve-tasks.ts'
 
 /** The end of what the child process writes to its standard error, for the log. */
@@ -42,10 +44,11 @@ export interface Exchange<Result, T> {
 
 /**
  * - `unavailable`: no task was lost: the process could not start, or ended between two tasks
- * - `too_slow`: it was ended because the task took too long
+ * - `too_costly`: it was ended because the task used too much processor time
+ * - `too_slow`: it was ended because the task took too long, for example on a busy machine
  * - `ended`: it ended by itself while it had the task
  */
-type EndReason = 'unavailable' | 'too_slow' | 'ended'
+type EndReason = 'unavailable' | 'too_costly' | 'too_slow' | 'ended'
 
 export class IsolatedProcessError extends Error {
   override readonly name = 'IsolatedProcessError'
@@ -60,6 +63,10 @@ export class IsolatedProcessError extends Error {
   }
 }
 
+/** User and system time of a process and all its threads, in hundredths of a second: fields 14 and 15. */
+const CPU_TIMES = /\) \S(?: \S+){10} (\d+) (\d+) /
+const HAS_PROC = existsSync('/proc/self/stat')
+
 /** A child process that runs tasks, one at a time. */
 export class Child {
   readonly #process: ChildProcessWithoutNullStreams
@@ -68,7 +75,8 @@ export class Child {
   /** Rejects when the process has ended. */
   readonly ended: Promise<never>
   #hasTask = false
-  #isGivenUp = false
+  #givenUp: 'too_costly' | 'too_slow' | undefined
+  #usedMs = 0
   #errors = ''
 
   constructor ({ script, memoryMib, heapMib, priority }: ChildOptions) {
@@ -92,7 +100,7 @@ export class Child {
     this.#process = child
     this.ended = new Promise((_resolve, reject) => {
       const end = (how: string, signal: NodeJS.Signals | null = null) => {
-        const reason = !this.#hasTask ? 'unavailable' : this.#isGivenUp ? 'too_slow' : 'ended'
+        const reason = this.#hasTask ? this.#givenUp ?? 'ended' : 'unavailable'
         const name = path.replace(/^.*\//, '')
         reject(new IsolatedProcessError(`${name} ended (${how}): ${this.#errors}`, reason, signal))
       }
@@ -115,6 +123,17 @@ export class Child {
     return exitCode !== null || signalCode !== null
   }
 
+  /** Processor time used until now, or until it ended, in ms. Systems without /proc: the time that passed. */
+  get usedMs (): number {
+    if (!HAS_PROC) return clock.now()
+    try {
+      const stat = readFileSync(`/proc/${this.#process.pid}/stat`, 'latin1')
+      const [, user, system] = CPU_TIMES.exec(stat) ?? []
+      this.#usedMs = 10 * (Number(user) + Number(system))
+    } catch {} // it has ended
+    return this.#usedMs
+  }
+
   /** Passes a task to the process and its response to the caller. */
   async exchange<Result, T> ({ kind, task, input, byteSize = 0, take }: Exchange<Result, T>): Promise<T> {
     const { stdin, stdout } = this.#process
@@ -133,9 +152,8 @@ export class Child {
     return await take(response.result as Result, readExactly(stdout, response.byteSize))
   }
 
-  /** Ends the process because it takes too long. */
-  giveUp (): void {
-    this.#isGivenUp = true
+  giveUp (reason: 'too_costly' | 'too_slow'): void {
+    this.#givenUp = reason
     this.end()
   }
 

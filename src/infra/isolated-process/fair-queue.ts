@@ -12,6 +12,8 @@ interface FairQueueOptions {
   readonly maxWaiting: number
   /** Creates the error for a task that loses its place. */
   readonly createRefusal: () => Error
+  /** The time that all tasks together have used until now, in milliseconds. */
+  readonly meter: () => number
 }
 
 interface Waiting<Key> {
@@ -42,18 +44,18 @@ export class FairQueue<Key extends string | number> {
   }
 
   /**
-   * @param expectedMs how long the task takes, roughly. What counts later is the time that it took.
+   * @param expectedMs the time that the task uses, roughly. What counts later is the time that it used.
    * @throws the error of the task, or of `createRefusal()` if it lost its place
    */
   async run<T> (key: Key, expectedMs: number, task: () => Promise<T>): Promise<T> {
     if (this.#isRunning) await this.#wait(key, expectedMs)
     this.#isRunning = true
-    const started = clock.now()
+    const { meter } = this.#options
+    const before = meter()
     try {
       return await task()
     } finally {
-      const now = clock.now()
-      this.#used.set(key, { ms: this.#lately(key) + now - started, at: now })
+      this.#used.set(key, { ms: this.#lately(key) + meter() - before, at: clock.now() })
       const next = this.#takeNext()
       if (next === undefined) this.#isRunning = false
       else next.start()

@@ -6,8 +6,11 @@ export { IsolatedProcessError } from './child.ts'
 
 /** Time for the start of the child process, which takes long on a machine without a free processor. */
 const START_LIMIT_MS = 30_000
+const CPU_CHECK_MS = 100
 
 export interface IsolatedProcessOptions extends ChildOptions {
+  /** Processor time for one task. On a busy machine, a task may take much longer without using it. */
+  readonly cpuLimitMs: number
   /** Time for one task, without waiting for its turn and for the start of the process. */
   readonly timeLimitMs: number
   /** An idle child process ends after this time. */
@@ -28,10 +31,13 @@ export class IsolatedProcess {
   #child: Child | undefined
   #idleTimer: NodeJS.Timeout | undefined
   #isClosed = false
+  /** Processor time used by all tasks. */
+  #usedMs = 0
 
   constructor (options: IsolatedProcessOptions) {
     this.#options = options
-    this.#queue = new FairQueue(options)
+    const { maxWaiting, createRefusal } = options
+    this.#queue = new FairQueue({ maxWaiting, createRefusal, meter: () => this.#usedMs })
   }
 
   /** Number of tasks that wait for their turn. */
@@ -42,7 +48,7 @@ export class IsolatedProcess {
   /**
    * Waits until the account has its turn, in which `use` may call `run`.
    *
-   * @param expectedMs how long the task takes, roughly
+   * @param expectedMs the processor time of the task, roughly
    * @throws the error of `use`, or of `createRefusal()` if too many tasks wait of accounts that used less
    * @throws {RetryLaterError} 503 after `close`
    */
@@ -56,7 +62,7 @@ export class IsolatedProcess {
   /**
    * Runs a task in the child process. To be called in a turn only.
    *
-   * @throws {IsolatedProcessError} if the task took too long, or the process ended or didn't start
+   * @throws {IsolatedProcessError} if the task needed too much time, or the process ended or didn't start
    * @throws {RetryLaterError} 503 if `close` was called in the meantime
    * @throws the errors of `input` and `take`
    */
@@ -65,16 +71,23 @@ export class IsolatedProcess {
     // An idle process may have been ended, for example because the system ran out of memory.
     if (this.#child?.hasEnded === true) this.#child = undefined
     let timer: NodeJS.Timeout | undefined
+    let cpuTimer: NodeJS.Timeout | undefined
+    let measure = (): number => 0
     try {
       const child = this.#child ??= new Child(this.#options)
       /** Sets the time limit, in place of the one before. */
       const limit = (ms: number) => {
         clearTimeout(timer)
-        timer = setTimeout(() => child.giveUp(), ms)
+        timer = setTimeout(() => child.giveUp('too_slow'), ms)
       }
       limit(START_LIMIT_MS)
       await child.started
       limit(this.#options.timeLimitMs)
+      const usedBefore = child.usedMs
+      measure = () => child.usedMs - usedBefore
+      cpuTimer = setInterval(() => {
+        if (measure() > this.#options.cpuLimitMs) child.giveUp('too_costly')
+      }, CPU_CHECK_MS)
       const value = await Promise.race([child.ended, child.exchange(exchange)])
       this.#idleTimer = setTimeout(() => this.#end(), this.#options.idleMs).unref()
       return value
@@ -84,6 +97,8 @@ export class IsolatedProcess {
       throw this.#isClosed ? createUnavailableError() : error
     } finally {
       clearTimeout(timer)
+      clearInterval(cpuTimer)
+      this.#usedMs += measure()
       exchange.input?.destroy()
     }
   }

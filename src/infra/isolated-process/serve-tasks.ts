@@ -25,7 +25,7 @@ export interface HandlerResponse<Result = unknown> {
 }
 
 /** Ends this process at once; `process.exit` would wait for native code that runs. */
-export const endProcess = (): boolean => process.kill(process.pid, 'SIGKILL')
+const endProcess = (): boolean => process.kill(process.pid, 'SIGKILL')
 
 /** Makes this process run the tasks of its parent, by kind. It ends with its parent. */
 export function serveTasks (handlers: Handlers): void {

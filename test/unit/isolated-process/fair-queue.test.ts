@@ -9,7 +9,12 @@ class Line {
   /** The names of the tasks that ran. */
   readonly ran: string[] = []
   readonly refused: string[] = []
-  readonly queue = new FairQueue<string>({ maxWaiting: 3, createRefusal: () => new Error('too many') })
+  readonly queue = new FairQueue<string>({
+    maxWaiting: 3,
+    createRefusal: () => new Error('too many'),
+    meter: () => this.#now
+  })
+
   #now = 0
 
   constructor (t: Test) {

@@ -16,6 +16,7 @@ function create (t: Test, options: Partial<IsolatedProcessOptions> = {}) {
     memoryMib: 512,
     heapMib: 64,
     priority: 'low',
+    cpuLimitMs: 10_000,
     timeLimitMs: 30_000,
     idleMs: 30_000,
     maxWaiting: 2,
@@ -75,15 +76,29 @@ t.test('megabytes go in and out, task after task', async (t) => {
 })
 
 t.test('a task that takes too long, too much memory or fails ends its process, and the next one works', async (t) => {
-  const { run } = create(t, { timeLimitMs: 1000 })
-  for (const kind of ['hang', 'loop']) {
-    t.match(await failureOf(run(kind)), { reason: 'too_slow', signal: 'SIGKILL' })
-  }
+  const { run } = create(t, { cpuLimitMs: 500, timeLimitMs: 5000 })
+  t.match(await failureOf(run('hang')), { reason: 'too_slow', signal: 'SIGKILL' })
+  t.match(await failureOf(run('loop')), { reason: 'too_costly', signal: 'SIGKILL' })
   t.match(await failureOf(run('fail')), { reason: 'ended', signal: null, message: /a fault of the program/ })
   t.type(await run('pid'), 'number')
-  const patient = create(t)
+  const patient = create(t, { cpuLimitMs: 30_000 })
   t.match(await failureOf(patient.run('fill')), { reason: 'ended', signal: 'SIGABRT' })
   t.type(await patient.run('pid'), 'number')
+})
+
+t.test('accounts have their turn by the processor time that they used, not by the time that passed', async (t) => {
+  for (const [kind, turns] of [['hang', [3, 1, 2]], ['loop', [3, 2, 1]]] as const) {
+    const { isolated, run } = create(t, { cpuLimitMs: 1500, timeLimitMs: kind === 'hang' ? 1500 : 30_000 })
+    await failureOf(run(kind, 1))
+    const order: number[] = []
+    await Promise.all([3, 1, 2].map(async (account) =>
+      await isolated.inTurn(account, 0, async () => {
+        order.push(account)
+        await new Promise((resolve) => setImmediate(resolve))
+      })
+    ))
+    t.same(order, turns, kind)
+  }
 })
 
 t.test('a process that can not start fails its task', async (t) => {

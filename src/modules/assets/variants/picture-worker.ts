@@ -1,14 +1,11 @@
 import sharp, { type Metadata, type Sharp } from 'sharp'
-import { endProcess, serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
+import { serveTasks, type HandlerResponse } from '../../../infra/isolated-process/serve-tasks.ts'
 import type { Dimensions } from '../upload/orientation.ts'
 import type { PictureResult, PictureTask } from './variant.ts'
 
 // The child process that makes variants, one at a time. It is separate from the service, because a hostile
 // picture may make sharp use all memory, or crash.
 
-/** Processor time for one variant. An AVIF of 20 million pixels takes 2 s. */
-const MAX_CPU_MS = 15_000
-const CPU_CHECK_MS = 500
 /** Decoded size of an original, of one frame. */
 const MAX_DECODED_BYTES = 256 * 1024 * 1024
 
@@ -33,25 +30,12 @@ sharp.unblock({ operation: LOADERS })
 serveTasks({ variant: makeVariant })
 
 async function makeVariant (task: PictureTask, bytes: Buffer): Promise<HandlerResponse<PictureResult>> {
-  const stopTimer = limitProcessorTime()
   try {
     const made = await make(task, bytes)
     return Buffer.isBuffer(made) ? { result: { outcome: 'made' }, output: made } : { result: made }
   } catch (error) {
     return { result: problemOf(error as Error) }
-  } finally {
-    stopTimer()
   }
-}
-
-/** Ends the process when a task has used too much processor time. The parent counts that as a failure. */
-function limitProcessorTime (): () => void {
-  const start = process.cpuUsage()
-  const timer = setInterval(() => {
-    const { user, system } = process.cpuUsage(start)
-    if ((user + system) / 1000 > MAX_CPU_MS) endProcess()
-  }, CPU_CHECK_MS)
-  return () => clearInterval(timer)
 }
 
 async function make (task: PictureTask, bytes: Buffer): Promise<Buffer | PictureResult> {

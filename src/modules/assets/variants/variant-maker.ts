@@ -22,12 +22,14 @@ import { maxPixelsOf, variantsOf, type PictureResult, type PictureTask, type Var
 const MAX_WAIT_MS = 10_000
 /** Requests of one client address that may wait. */
 const MAX_WAITING_PER_ADDRESS = 4
-const RETRY_SECONDS = 2
+/** The Retry-After of a 503. Most variants are made by then. */
+const RETRY_AFTER_SECONDS = 2
 /** What a variant takes, roughly: a second for 10 million pixels. */
 const MS_PER_PIXEL = 1e-4
 /** Failed attempts after which a picture has no variants. */
 const MAX_FAILURES = 3
-const POLL_INTERVAL_MS = 250
+/** Interval of looking whether another replica has made a variant. */
+const RECHECK_MS = 250
 /** Short, so that a variant is made again soon after a crash of the replica that holds the lock. */
 const LOCK_MS = 5_000
 const RENEWAL_MS = 1_500
@@ -116,7 +118,7 @@ export class VariantMaker {
         async () => await this.#makeLocked(original, variant)
       )
       if (outcome === 'made' || outcome === 'missing') return outcome === 'made'
-      if (outcome === 'elsewhere') await sleep(POLL_INTERVAL_MS, undefined, { ref: false })
+      if (outcome === 'elsewhere') await sleep(RECHECK_MS, undefined, { ref: false })
     }
     throw createUnavailableError()
   }
@@ -188,7 +190,7 @@ export class VariantMaker {
     } catch (error) {
       // The process may end after its last byte, while the file is being stored.
       staging?.then(async (staged) => await staged.discard(), () => {})
-      if (error instanceof IsolatedProcessError && error.reason === 'ended') {
+      if (error instanceof IsolatedProcessError && ['ended', 'too_costly'].includes(error.reason)) {
         return { outcome: 'too_costly', reason: error.message }
       }
       if (error instanceof RetryLaterError || error instanceof DiskFullError) throw error
@@ -215,7 +217,7 @@ export class VariantMaker {
 }
 
 export function createBusyError (): RetryLaterError {
-  return new RetryLaterError(503, 'The picture is not ready yet, try again shortly', RETRY_SECONDS)
+  return new RetryLaterError(503, 'The picture is not ready yet, try again shortly', RETRY_AFTER_SECONDS)
 }
 
 /**

@@ -16,7 +16,7 @@ function createPatcher (t: Test, options: Partial<PatcherOptions> = {}): Patcher
 }
 
 t.test('a patch that takes too long is refused, and the next one is applied', async (t) => {
-  const patcher = createPatcher(t, { timeLimitMs: 300 })
+  const patcher = createPatcher(t, { cpuLimitMs: 300 })
   const slow = patcher.apply(1, 'json', wideObject(1_300_000), ADD)
   const next = patcher.apply(1, 'json', '{}', ADD) // its time begins after the slow one
   await t.rejects(slow, new InvalidError(['The patch takes too long to apply']))
@@ -24,7 +24,7 @@ t.test('a patch that takes too long is refused, and the next one is applied', as
 })
 
 t.test('a patch that takes too much memory is refused, and the next one is applied', async (t) => {
-  const patcher = createPatcher(t, { heapMib: 24, timeLimitMs: 60_000 })
+  const patcher = createPatcher(t, { heapMib: 24, cpuLimitMs: 60_000 })
   const large = patcher.apply(1, 'json', wideObject(500_000), ADD)
   const next = patcher.apply(1, 'json', '{}', ADD)
   await t.rejects(large, new InvalidError(['The patch takes too much memory to apply']))
@@ -32,7 +32,7 @@ t.test('a patch that takes too much memory is refused, and the next one is appli
 })
 
 t.test('the default memory is enough for the documents that need most', async (t) => {
-  const patcher = createPatcher(t, { maxBytes: 1024 * 1024, timeLimitMs: 60_000 })
+  const patcher = createPatcher(t, { maxBytes: 1024 * 1024, cpuLimitMs: 60_000 })
   const names = Array.from({ length: 120_000 }, (_, index) => `"${index.toString(36)}":0`).join(',')
   const objects = '{"":0},'.repeat(145_000)
   const cases = [
