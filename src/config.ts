@@ -110,10 +110,8 @@ function readSecret (name: SettingName, env: Environment, problems: string[]): s
     if (content !== '') return content
     problems.push(`${fileSetting(name)} must name a file that is not empty, but ${path} is`)
   } catch (error) {
-    problems
-      .push(`${fileSetting(name)} must name a file that can be read: ${path} failed (${
-        (error as NodeJS.ErrnoException).code ?? String(error)
-      })`)
+    const reason = (error as NodeJS.ErrnoException).code ?? String(error)
+    problems.push(`${fileSetting(name)} must name a file that can be read: ${path} failed (${reason})`)
   }
   return undefined
 }

@@ -35,9 +35,8 @@ export async function serve (
       throw new Error(`Port ${config.PORT} of ${config.HOST} is in use by another process: stop it, or set ` +
         'PORT to another port')
     }
-    throw new Error(`HOST and PORT must name an address that the service can listen on: ${config.HOST}:${config.PORT} failed (${
-      error.code ?? error.message
-    })`)
+    throw new Error('HOST and PORT must name an address that the service can listen on: ' +
+      `${config.HOST}:${config.PORT} failed (${error.code ?? error.message})`)
   })
   return serving
 }

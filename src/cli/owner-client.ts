@@ -78,9 +78,9 @@ const isJson = ({ headers }: Response): boolean =>
   /^application\/json\b/i.test(headers.get('content-type') ?? '')
 
 const createRedirectError = (baseUrl: string, { headers }: Response): Error =>
-  new ServiceAddressError(`${baseUrl} redirects to ${
-    replaceControlCharacters(headers.get('location') ?? '')
-  }: set LANDFALL_URL to the address of the service itself`)
+  new ServiceAddressError(`${baseUrl} redirects to ` +
+    `${replaceControlCharacters(headers.get('location') ?? '')}: set LANDFALL_URL to the address of the ` +
+    'service itself')
 
 const createUnexpectedError = (baseUrl: string): Error =>
   new ServiceAddressError(`${baseUrl} does not answer like Landfall: is LANDFALL_URL right?`)

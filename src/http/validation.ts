@@ -196,9 +196,8 @@ function describeMissing (name: string, schema: AnySchemaObject | undefined, exa
 }
 
 const describeRange = (label: string, { minimum, maximum }: TSchema): string =>
-  `${label} must be a whole number ${
-    maximum === undefined ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`
-  }`
+  `${label} must be a whole number ` +
+  (maximum === undefined ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`)
 
 /** Whether a schema is of an object that only encloses the fields which the client has to send. */
 const hasRequiredFields = (schema: AnySchemaObject | undefined): boolean =>

@@ -44,9 +44,8 @@ export async function restoreBackup (
   }
   const damage = await findDamage(directory, manifest, options)
   if (damage.length > 0) {
-    throw new BackupError(`${directory} is damaged (${damage.length} of the files of its database, such as ${
-      damage[0]?.key
-    }): restore another backup`)
+    throw new BackupError(`${directory} is damaged (${damage.length} of the files of its database, such as ` +
+      `${damage[0]?.key}): restore another backup`)
   }
   const restore = kind === 'embedded' ? restoreEmbedded : restorePostgresql
   const { rows, problems, pastSchedules } = await restore(config, directory, manifest, options)
@@ -117,9 +116,8 @@ async function requireEmpty (dataDir: string): Promise<void> {
   const names = (await readdir(dataDir)).filter((name) => name !== 'lock' && name !== 'lock-owner.json')
   if (names.includes(RESTORING)) throw createInterruptedError(dataDir)
   if (names.length > 0) {
-    throw new BackupError(`DATA_DIR ${dataDir} is not empty (${
-      names.join(', ')
-    }): name a new folder, or move its content elsewhere`)
+    throw new BackupError(`DATA_DIR ${dataDir} is not empty (${names.join(', ')}): name a new folder, or ` +
+      'move its content elsewhere')
   }
 }
 
@@ -201,9 +199,8 @@ async function markEmptyDatabase (url: string, schema: string): Promise<void> {
     await withConnection(url, async (database) => {
       const found = await inspectSchema(database, schema)
       if (found?.isMarked === true) {
-        throw new BackupError(`${
-          printableAddress(url)
-        } contains an interrupted restore: name a new database, or empty it`)
+        throw new BackupError(`${printableAddress(url)} contains an interrupted restore: name a new ` +
+          'database, or empty it')
       }
       if (found?.hasTables === true) {
         throw new BackupError(`${printableAddress(url)} is not empty: name a new database`)

@@ -78,15 +78,11 @@ export async function readPastSchedules (connection: Connection): Promise<PastSc
     const { rows: [table] } = await database
       .query("SELECT to_regclass('landing_page_schedules') IS NOT NULL AS exists")
     if (table.exists !== true) return [] // the backup is of an older release
-    const timesSql = (column: string, change: string) =>
-      `SELECT page_id, ${column} AS at, '${change}' AS change FROM landing_page_schedules
-      WHERE ${column} <= now()`
     const { rows } = await database.query(`
       SELECT public_id AS "publicId", change, at
-      FROM (${timesSql('publish_at', 'published')} UNION ALL ${
-      timesSql('unpublish_at', 'unpublished')
-    }) passed
-      JOIN landing_pages ON landing_pages.id = page_id ORDER BY at, page_id LIMIT ${MAX_LISTED}`)
+      FROM landing_page_schedules JOIN landing_pages ON landing_pages.id = page_id
+      CROSS JOIN LATERAL (VALUES ('published', publish_at), ('unpublished', unpublish_at)) times (change, at)
+      WHERE at <= now() ORDER BY at, page_id LIMIT ${MAX_LISTED}`)
     return rows
   })
 }

@@ -52,9 +52,8 @@ export async function withEmptyUploads<T> (
     const { store } = uploads
     const clear = await store.prepareRestore()
     if (clear === undefined) {
-      throw new BackupError(`${store.place} is not empty: name a new ${
-        config.UPLOADS_URL === undefined ? 'folder' : 'bucket or prefix'
-      }, or move its content elsewhere`)
+      const place = config.UPLOADS_URL === undefined ? 'folder' : 'bucket or prefix'
+      throw new BackupError(`${store.place} is not empty: name a new ${place}, or move its content elsewhere`)
     }
     try {
       return await action(uploads)

@@ -31,9 +31,8 @@ export async function backup (directory: string): Promise<number> {
     const reminder = kind === 'embedded' ? ''
       : '\nThe settings are not in the backup: keep JWT_SECRET elsewhere.'
     return {
-      summary: `Copied the database and ${formatCount(assets, 'asset')} (${
-        formatBytes(bytes)
-      }) to ${target}${without}.${reminder}`,
+      summary: `Copied the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)}) to ` +
+        `${target}${without}.${reminder}`,
       problems,
       problemsTitle: 'The backup is complete, but files of the service are missing or damaged'
     }
@@ -50,16 +49,16 @@ export async function restore (directory: string): Promise<number> {
     auditCommand('restore', { assets })
     const without = lost === 0 ? '' : `, ${lost} of them without their file`
     return {
-      summary: `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.${
-        describePast(pastSchedules)
-      }`,
+      summary:
+        `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.` +
+        describePastSchedules(pastSchedules),
       problems,
       problemsTitle: 'Everything in the backup was restored, but the backup has missing or damaged files'
     }
   })
 }
 
-function describePast (schedules: readonly PastSchedule[]): string {
+function describePastSchedules (schedules: readonly PastSchedule[]): string {
   if (schedules.length === 0) return ''
   const lines = schedules.map(({ publicId, change, at }) =>
     `\n  ${publicId} is ${change}, due ${at.toISOString()}`
@@ -80,15 +79,12 @@ export async function verify (directory: string | undefined): Promise<number> {
         problemsTitle: 'The copy of the database is damaged and cannot be restored'
       }
     }
+    const amount = `${formatCount(assets, 'asset')}, ${formatBytes(bytes)}.`
     const result = problems.length === 0
-      ? `Every asset has a file, and every file has an asset: ${formatCount(assets, 'asset')}, ${
-        formatBytes(bytes)
-      }.`
-      : `Checked ${formatCount(assets, 'asset')}, ${formatBytes(bytes)}.`
-    const note = foreignReason !== undefined ? `\n${foreignReason}.` : unfinished === 0 ? '' : `
-${
-      formatCount(unfinished, 'file')
-    } of uploads in progress or interrupted; the service removes leftovers after an hour.`
+      ? `Every asset has a file, and every file has an asset: ${amount}` : `Checked ${amount}`
+    const unfinishedNote = unfinished === 0 ? '' : `\n${formatCount(unfinished, 'file')} of uploads in ` +
+      'progress or interrupted; the service removes leftovers after an hour.'
+    const note = foreignReason === undefined ? unfinishedNote : `\n${foreignReason}.`
     return { summary: `${result}${note}`, problems, problemsTitle: 'The files and the database do not match' }
   })
 }

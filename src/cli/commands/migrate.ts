@@ -18,9 +18,8 @@ export async function migrate (): Promise<void> {
     : await withEmbeddedDatabase(dataDir, async (service) => {
       const pending = (await pendingMigrations(service)).map(({ name }) => name)
       if (pending.length === 0) return []
-      throw new MigrationError(`DATA_DIR ${dataDir} lacks ${
-        pending.join(', ')
-      }, and a service is running on it: stop the service and run this again`)
+      throw new MigrationError(`DATA_DIR ${dataDir} lacks ${pending.join(', ')}, and a service is running ` +
+        'on it: stop the service and run this again')
     }, async (connection) => await applyMigrations(connection, progressLog))
   if (applied.length > 0) auditCommand('migrate', { applied })
   print(applied.length === 0 ? UP_TO_DATE

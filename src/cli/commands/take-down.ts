@@ -71,14 +71,12 @@ export function reportRemovedFiles (
   retries: 'every hour' | 'every ten seconds'
 ): number {
   if (missing > 0) {
-    printProgress(`${
-      formatCount(missing, 'file')
-    } not found in ${store.place}: does the service use other uploads?`)
+    printProgress(`${formatCount(missing, 'file')} not found in ${store.place}: does the service use other ` +
+      'uploads?')
   }
   if (failed > 0) {
-    printProgress(`${
-      formatCount(failed, 'file')
-    } could not be removed from ${store.place} (${lastError()}). The service tries again ${retries}.`)
+    printProgress(`${formatCount(failed, 'file')} could not be removed from ${store.place} ` +
+      `(${lastError()}). The service tries again ${retries}.`)
   }
   return missing + failed === 0 ? 0 : 1
 }

@@ -70,9 +70,8 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
       auditCommand('users delete', { user: id, pages, assets: removed.assets })
       print(json
         ? `${JSON.stringify({ id, email, landing_pages: pages, assets: removed.assets })}\n`
-        : `Deleted account ${id}, ${email}: ${formatCount(pages, 'page')}, ${
-          formatCount(removed.assets, 'asset')
-        }\n`)
+        : `Deleted account ${id}, ${email}: ${formatCount(pages, 'page')}, ` +
+          `${formatCount(removed.assets, 'asset')}\n`)
       return reportRemovedFiles(uploads, removed, 'every ten seconds')
     })
   })
@@ -92,9 +91,8 @@ async function deleteContent (
   } catch (error) {
     auditCommand('users delete', { user: userId })
     throw new Error(
-      `Account ${userId} can no longer be used, but its deletion was interrupted: ${
-        (error as Error).message
-      }. The service finishes it within a minute.`,
+      `Account ${userId} can no longer be used, but its deletion was interrupted: ` +
+        `${(error as Error).message}. The service finishes it within a minute.`,
       { cause: error }
     )
   }

@@ -97,10 +97,8 @@ async function acquire (
     }
     const heartbeat = await stat(paths.lock).then(({ mtimeMs }) => mtimeMs, () => undefined)
     if (lastHeartbeat === undefined) {
-      log
-        .info(`DATA_DIR ${dataDir} is locked, waiting up to ${
-          STALE_MS / 1000
-        } s for a heartbeat of its owner`)
+      const seconds = STALE_MS / 1000
+      log.info(`DATA_DIR ${dataDir} is locked, waiting up to ${seconds} s for a heartbeat of its owner`)
     } else if (heartbeat !== undefined && heartbeat !== lastHeartbeat) throw createInUseError(dataDir, owner)
     lastHeartbeat = heartbeat ?? lastHeartbeat
     await sleep(CLAIM_MS)
@@ -167,9 +165,8 @@ function stateOf (owner: Owner): 'alive' | 'dead' | 'unknown' {
 /** The PID namespace of this process, and the boot of the machine; undefined where /proc has none. */
 function readPidNamespace (): string | undefined {
   try {
-    return `${readlinkSync('/proc/self/ns/pid')} ${
-      readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
-    }`
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
+    return `${readlinkSync('/proc/self/ns/pid')} ${boot}`
   } catch {
     return undefined
   }

@@ -130,9 +130,8 @@ function startWorker (workerData: WorkerInput): Worker {
   const url = new URL(`./embedded-worker${extension}`, import.meta.url)
   if (extension === '.js') return new Worker(url, { workerData })
   // The service runs from its sources: a worker doesn't inherit the TypeScript loader.
-  const bootstrap = `import(${
-    JSON.stringify(import.meta.resolve('tsx/esm/api'))
-  }).then((tsx) => { tsx.register(); return import(${JSON.stringify(url.href)}) })`
+  const [tsx, program] = [import.meta.resolve('tsx/esm/api'), url.href].map((name) => JSON.stringify(name))
+  const bootstrap = `import(${tsx}).then((tsx) => { tsx.register(); return import(${program}) })`
   return new Worker(bootstrap, { eval: true, workerData, execArgv: [] })
 }
 

@@ -86,9 +86,9 @@ export async function requireMigrated (connection: Connection, options: MigrateO
     async (session) => await pendingMigrations(session, options.migrations)
   )
   if (pending.length === 0) return
-  throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ${
-    pending.map(({ name }) => name).join(', ')
-  }: run npm run landfall -- migrate, or set MIGRATE_ON_START=true`)
+  const names = pending.map(({ name }) => name).join(', ')
+  throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ` +
+    `${names}: run npm run landfall -- migrate, or set MIGRATE_ON_START=true`)
 }
 
 /** One connection, because an advisory lock and a transaction belong to the connection. */
@@ -178,9 +178,8 @@ async function acquireLock (session: MigrationSession, log: MigrateLog, timeoutM
     if (row?.locked === true) return
     const waited = performance.now() - start
     if (waited > timeoutMs) {
-      throw new MigrationError(`Another process has been migrating the database for more than ${
-        Math.round(timeoutMs / 1000)
-      } seconds: gave up waiting for it`)
+      throw new MigrationError('Another process has been migrating the database for more than ' +
+        `${Math.round(timeoutMs / 1000)} seconds: gave up waiting for it`)
     }
     if (waited - reported >= LOCK_PROGRESS_MS) {
       log.info('Another process is migrating the database, waiting for it')
@@ -248,9 +247,8 @@ async function describeOldest (session: MigrationSession): Promise<string> {
     WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
     ORDER BY xact_start LIMIT 1`)
   if (oldest === undefined) return 'No other transaction is open any more'
-  return `The oldest open transaction is that of process ${oldest.pid}${
-    oldest.name === '' ? '' : ` (${oldest.name})`
-  }, open for ${oldest.seconds} s`
+  const name = oldest.name === '' ? '' : ` (${oldest.name})`
+  return `The oldest open transaction is that of process ${oldest.pid}${name}, open for ${oldest.seconds} s`
 }
 
 /**

@@ -109,9 +109,9 @@ async function readHistory (database: StatementRunner): Promise<AppliedMigration
 }
 
 function createUnfinishedError (row: AppliedMigration): MigrationError {
-  return new MigrationError(`Migration ${row.name} was started and did not finish${
-    reasonOf(row)
-  }: undo its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate resolve --config prisma/prisma.config.ts --rolled-back ${row.name}`)
+  return new MigrationError(`Migration ${row.name} was started and did not finish${reasonOf(row)}: undo ` +
+    'its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate ' +
+    `resolve --config prisma/prisma.config.ts --rolled-back ${row.name}`)
 }
 
 const reasonOf = ({ logs }: AppliedMigration): string =>

@@ -135,9 +135,8 @@ export async function serveMetrics (
       throw new Error(`Port ${port} of ${host} is in use by another process: stop it, or set OPS_PORT to ` +
         'another port')
     }
-    throw new Error(`OPS_PORT must be a port that the service can listen on: ${host}:${port} failed (${
-      error.code ?? error.message
-    })`)
+    throw new Error(`OPS_PORT must be a port that the service can listen on: ${host}:${port} failed ` +
+      `(${error.code ?? error.message})`)
   })
   log.info({ address: server.address() }, 'serving /metrics at this address')
   return async () => {
