@@ -21,7 +21,11 @@ export interface Site {
 export const BEHIND_PROXY = {
   TRUST_PROXY: '127.0.0.1',
   ALLOWED_HOSTS: 'reader.test',
-  RATE_LIMIT_ALLOWED_HOSTS: '1000000'
+  RATE_LIMIT_ALLOWED_HOSTS: '1000000',
+  // A busy machine needs longer to notice a shutdown, to finish the requests, and for a write.
+  SHUTDOWN_DELAY_MS: '3000',
+  SHUTDOWN_TIMEOUT_MS: '60000',
+  DATABASE_TIMEOUT_MS: '60000'
 }
 
 /** Checks that one limit counts, whatever address a client claims. Returns the path that was read. */

@@ -80,7 +80,12 @@ export async function startBalancer (
   for (const name of ['nginx.conf', ...more]) {
     const file = join(folder, name)
     mkdirSync(dirname(file), { recursive: true })
-    writeFileSync(file, substitute(readFileSync(join(TEMPLATES, `${name}.template`), 'utf8'), values))
+    const template = changedFile(
+      `nginx/${name}.template`,
+      // A busy machine must not look like a replica that is away.
+      name === 'nginx.conf' ? [['proxy_connect_timeout 300ms', 'proxy_connect_timeout 30s']] : []
+    )
+    writeFileSync(file, substitute(template, values))
   }
   mkdirSync(join(folder, 'server.d'), { recursive: true })
   writeFileSync(join(folder, 'server.d', 'more.conf'), lines)

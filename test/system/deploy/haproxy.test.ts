@@ -21,6 +21,9 @@ async function startBalancer (t: Test, ports: readonly number[], changes: Array<
     ['  bind :::80 v6only', '  #'],
     ['127.0.0.1:3001', `127.0.0.1:${ports[0]}`],
     ['127.0.0.1:3002', `127.0.0.1:${ports[1]}`],
+    // A busy machine must not look like a replica that is away.
+    ['timeout connect 300ms', 'timeout connect 30s\n  timeout check 30s'],
+    ['fall 2', 'fall 5'],
     ...changes
   ])
   return await startHaproxy(t, haproxy, config, port)
