@@ -1,8 +1,8 @@
 import type { Database } from '../../infra/postgres/database.ts'
-import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, IS_NEXT,
-  IS_SETTLED } from '../landing-pages/index.ts'
+import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED,
+  untilUnique } from '../landing-pages/index.ts'
 
 // Purges in the table `outbox`. They have the states of messages (landing-pages/outbox-repository.ts), except
 // that a purge that has failed is not merged with a later one: it is tried until it succeeds.
@@ -85,18 +85,12 @@ export interface Claim {
 /**
  * Freezes or claims what is due.
  *
- * @returns a claim, without purges if all that was due is only frozen, or another process was faster;
- *   undefined when none is due
+ * @returns a claim, without purges if all that was due is only frozen; undefined when none is due
  */
 export async function claimPurges (database: Database, limit: number): Promise<Claim | undefined> {
-  try {
-    const due = await database.run(CLAIM, { limit })
-    const purges = due.filter(({ isClaimed }) => isClaimed)
-    return due[0] && { purges, dueAt: purges[0]?.dueAt ?? due[0].dueAt }
-  } catch (error) {
-    if (isUniqueViolation(error)) return { purges: [], dueAt: new Date() }
-    throw error
-  }
+  const due = await untilUnique(async () => await database.run(CLAIM, { limit }))
+  const purges = due.filter(({ isClaimed }) => isClaimed)
+  return due[0] && { purges, dueAt: purges[0]?.dueAt ?? due[0].dueAt }
 }
 
 /**

@@ -1,7 +1,8 @@
 import { OLDEST } from '../../http/pagination.ts'
 import { deleteInBatches, type Database } from '../../infra/postgres/database.ts'
 import type { Backlog } from '../../infra/postgres/shared-work.ts'
-import { statement, type StatementRunner, type Values } from '../../infra/postgres/statement.ts'
+import { isUniqueViolation, statement, type StatementRunner,
+  type Values } from '../../infra/postgres/statement.ts'
 import { firstUuidAt, uuidv7 } from '../../infra/system/identifiers.ts'
 import { AUTHORSHIP } from './revision-repository.ts'
 
@@ -50,6 +51,20 @@ export const IS_SETTLED = 'settled_at <= now()'
 /** Claims a row that is settled; freezes another one until it is. */
 export const CLAIM_OR_FREEZE = `state = 'sending', due_at =
       CASE WHEN ${IS_SETTLED} THEN now() + interval '${CLAIM_SECONDS} s' ELSE settled_at END`
+
+/** How often a statement runs if others change a row of the same page at the same moment. */
+const MAX_TRIES = 10
+
+/** Runs a statement again while another one has just frozen or queued a row of the same page. */
+export async function untilUnique<Result> (run: () => Promise<Result>): Promise<Result> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await run()
+    } catch (error) {
+      if (!isUniqueViolation(error) || tries === MAX_TRIES) throw error
+    }
+  }
+}
 
 /** Who gets messages about a change: webhooks of the owner, and the CDN. */
 const RECEIVERS =

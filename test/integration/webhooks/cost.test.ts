@@ -67,7 +67,7 @@ t.test('the next message is found without a look at the others of its webhook', 
   const runs = watchStatements(app)
   const { claimMessage } = await import('../../../src/modules/webhooks/sending/outgoing-repository.ts')
   const first = await claimMessage(app.database, { webhooks: [], accounts: [] }, false)
-  if (first === undefined || first === 'again') throw new Error('no message')
+  if (first === undefined) throw new Error('no message')
   const { statement } = runs[0]!
   const busy = { busyWebhooks: `{${first.target}}`, busyAccounts: '{}', isCrowded: false }
   const { buffers, nodes } = await planOf(url, statement, busy, 'force_generic_plan')

@@ -1,8 +1,8 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { OutboxMessage } from '../../../infra/postgres/generated/prisma/client.ts'
-import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
+import { statement } from '../../../infra/postgres/statement.ts'
 import { noticeSql } from '../../accounts/index.ts'
-import { CDN_TARGET, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED } from '../../landing-pages/index.ts'
+import { CDN_TARGET, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED, untilUnique } from '../../landing-pages/index.ts'
 import type { Outcome } from '../../../http/send-request.ts'
 
 // Takes messages from the table `outbox` and ends the work on them. landing-pages/outbox-repository.ts
@@ -118,24 +118,16 @@ const PAUSE = statement<{ userId: number }>(`
  *
  * @param busy webhooks that get no further message now, and accounts whose webhooks get none
  * @param isCrowded whether no webhook gets one whose last attempt has failed
- * @returns `again` if another process was faster; undefined when none is due
+ * @returns undefined when none is due
  */
 export async function claimMessage (
   database: Database,
   busy: { readonly webhooks: readonly string[], readonly accounts: readonly number[] },
   isCrowded: boolean
-): Promise<OutgoingMessage | 'again' | undefined> {
+): Promise<OutgoingMessage | undefined> {
   const values = { busyWebhooks: busy.webhooks, busyAccounts: busy.accounts, isCrowded }
-  try {
-    return (await database.run(CLAIM, values))[0]
-  } catch (error) {
-    if (isUniqueViolation(error)) return 'again'
-    throw error
-  }
+  return (await untilUnique(async () => await database.run(CLAIM, values)))[0]
 }
-
-/** How often a message is put back if a change adds a newer one at the same moment. */
-const MAX_TRIES = 5
 
 /**
  * Ends the claim. The next attempt may begin after `seconds`, or when the webhook is active again.
@@ -150,14 +142,7 @@ export async function putBackMessage (
   { status, error, durationMs }: Result
 ): Promise<void> {
   const values = { key, attempts, countedAttempts, seconds, status, error, durationMs }
-  for (let tries = 1;; tries++) {
-    try {
-      await database.run(PUT_BACK, values)
-      return
-    } catch (failure) {
-      if (!isUniqueViolation(failure) || tries === MAX_TRIES) throw failure
-    }
-  }
+  await untilUnique(async () => await database.run(PUT_BACK, values))
 }
 
 /** The outcome of an attempt that is stored. */

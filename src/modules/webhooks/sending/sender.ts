@@ -79,16 +79,13 @@ export class MessageSender {
     const claim = this.#claiming.then(async () => {
       const isCrowded = this.#failing >= MAX_TO_FAILING
       const message = await claimMessage(this.#app.database, this.#busy(), isCrowded)
-      if (message !== undefined && message !== 'again') this.#count(message, 1)
+      if (message !== undefined) this.#count(message, 1)
       return message
     })
     this.#claiming = claim.catch(() => {})
     const message = await claim
-    if (message === undefined) return undefined
-    return async (signal) => {
-      if (message === 'again') return
-      await this.#send(message, signal).finally(() => this.#count(message, -1))
-    }
+    return message &&
+      (async (signal) => await this.#send(message, signal).finally(() => this.#count(message, -1)))
   }
 
   #busy () {
