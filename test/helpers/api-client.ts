@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import { createLandfallClient, memoryTokens, type LandfallClient, type LandfallClientOptions,
   type TokenStorage } from '../../packages/client/src/index.ts'
-import { buildTestApp, listen, PASSWORD, testSettings } from './app.ts'
+import { buildTestApp, listen, PASSWORD } from './app.ts'
 
 // Runs the service in this process on a real port, and creates accounts for the tests of the client.
 
@@ -16,7 +16,7 @@ export async function startApp (
   t: Test,
   settings: Record<string, string> = {}
 ): Promise<{ app: FastifyInstance, url: string }> {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...settings } })
+  const app = await buildTestApp(t, settings)
   return { app, url: await listen(app) }
 }
 

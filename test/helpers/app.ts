@@ -11,12 +11,6 @@ export const JWT_SECRET = 'a secret of the tests, 32 bytes and more'
 /** A busy machine must cause no 503: neither by a late event loop nor by a late PostgreSQL. */
 const COMMON = { LOG_LEVEL: 'silent', MAX_EVENT_LOOP_DELAY_MS: '0', DATABASE_TIMEOUT_MS: '60000' }
 
-export interface TestAppOptions {
-  /** Settings by environment variable; they override those of the tests. */
-  readonly settings?: Record<string, string | undefined>
-  readonly logger?: FastifyBaseLogger
-}
-
 /**
  * Returns settings with a new database and a new uploads folder. Replicas are apps with the same settings.
  */
@@ -36,16 +30,24 @@ export async function startServiceOnPostgres (t: Test, env: Record<string, strin
   return await startService(t, { ...settings, ...env })
 }
 
-/** Builds the service on a real PostgreSQL without listening; the end of the test closes it. */
-export async function buildTestApp (t: Test, options: TestAppOptions = {}): Promise<FastifyInstance> {
+/**
+ * Builds the service on a real PostgreSQL without listening; the end of the test closes it.
+ *
+ * @param settings by environment variable; without DATABASE_URL, it has a database of its own
+ */
+export async function buildTestApp (
+  t: Test,
+  settings: Record<string, string | undefined> = {},
+  logger?: FastifyBaseLogger
+): Promise<FastifyInstance> {
   // Most system tests don't need the service itself, which takes long to load.
   const [{ buildApp }, { loadConfig }] = await Promise.all([
     import('../../src/app.ts'),
     import('../../src/config.ts')
   ])
-  const base = options.settings?.DATABASE_URL === undefined ? await testSettings(t)
+  const base = settings.DATABASE_URL === undefined ? await testSettings(t)
     : { JWT_SECRET, BASE_URL: 'http://landfall.test', ...COMMON }
-  const app = await buildApp(loadConfig({ ...base, ...options.settings }), options.logger)
+  const app = await buildApp(loadConfig({ ...base, ...settings }), logger)
   t.teardown(async () => await app.close())
   return app
 }

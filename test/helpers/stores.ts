@@ -6,7 +6,7 @@ import { CreateMultipartUploadCommand, DeleteObjectCommand, GetObjectCommand, Li
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import { OWNER, VARIANTS_FOLDER } from '../../src/modules/assets/storage/storage-key.ts'
-import { buildTestApp, testSettings } from './app.ts'
+import { buildTestApp } from './app.ts'
 import { createBucket, s3Client } from './buckets.ts'
 
 // Tests that apply to both stores. test/integration/assets runs them on folders, and
@@ -18,9 +18,8 @@ type Store = 'folder' | 'bucket'
 
 /** Functions that build the service on an empty store. */
 const BUILDS: Record<Store, Build> = {
-  folder: async (t, settings = {}) => await buildTestApp(t, { settings }),
-  bucket: async (t, settings = {}) =>
-    await buildTestApp(t, { settings: { ...await testSettings(t), ...await createBucket(), ...settings } })
+  folder: async (t, settings = {}) => await buildTestApp(t, settings),
+  bucket: async (t, settings = {}) => await buildTestApp(t, { ...await createBucket(), ...settings })
 }
 
 /** Defines a test for the store of this process: folders, or buckets with TEST_STORE=bucket. */

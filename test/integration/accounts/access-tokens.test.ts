@@ -5,14 +5,14 @@ import { loadConfig } from '../../../src/config.ts'
 import { buildTestApp, JWT_SECRET, signIn, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 const settings = await testSettings(t)
-const app = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
 const replaced = {
   ...settings,
   JWT_SECRET: 'the secret that replaces the one of the tests',
   JWT_SECRET_PREVIOUS: JWT_SECRET
 }
 /** Accepts tokens of the key of `app`, because it has just replaced it. */
-const replacing = await buildTestApp(t, { settings: replaced })
+const replacing = await buildTestApp(t, replaced)
 const account = await signUp(app)
 
 const encode = (value: unknown): string =>

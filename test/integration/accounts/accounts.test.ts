@@ -3,9 +3,7 @@ import t from 'tap'
 import { buildTestApp, NOBODY, PASSWORD, sendAs, signInStatus, signUp,
   testSettings } from '../../helpers/app.ts'
 
-const app = await buildTestApp(t, {
-  settings: { SIGN_UPS_PER_ADDRESS: '10000', SIGN_IN_FAILURES_PER_ADDRESS: '10000' }
-})
+const app = await buildTestApp(t, { SIGN_UPS_PER_ADDRESS: '10000', SIGN_IN_FAILURES_PER_ADDRESS: '10000' })
 
 const post = async (url: string, payload: object | string) => await sendAs(app, NOBODY, 'POST', url, payload)
 const attempt = async (user: unknown) => await post('/auth/sign_up', { user })
@@ -223,8 +221,8 @@ t.test('every failed sign-in gets the same 401, and verifies one hash of the sam
 
 t.test('with SIGN_UP=closed, sign-up gets 403 and existing accounts can sign in', async (t) => {
   const settings = await testSettings(t)
-  const { user } = await signUp(await buildTestApp(t, { settings }))
-  const app = await buildTestApp(t, { settings: { ...settings, SIGN_UP: 'closed' } })
+  const { user } = await signUp(await buildTestApp(t, settings))
+  const app = await buildTestApp(t, { ...settings, SIGN_UP: 'closed' })
   for (const payload of [{ user: valid('late@example.com') }, {}]) {
     const response = await sendAs(app, NOBODY, 'POST', '/auth/sign_up', payload)
     t.equal(response.statusCode, 403)

@@ -13,8 +13,8 @@ const logger = pino({ level: 'debug' }, {
   }
 })
 const settings = await testSettings(t)
-const app = await buildTestApp(t, { settings: { ...settings, LOG_LEVEL: 'debug' }, logger })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, { ...settings, LOG_LEVEL: 'debug' }, logger)
+const replica = await buildTestApp(t, settings)
 const SCOPES = ['pages:read', 'pages:write', 'assets:read', 'assets:write']
 
 const create = async (account: Pick<Account, 'headers'>, body: object, on = app) => {
@@ -285,7 +285,7 @@ t.test('of two keys made at once, the 101st is refused', async (t) => {
 
 t.test('using a key writes at most once a minute', async (t) => {
   const counted = await countStatements(t)
-  const app = await buildTestApp(t, { settings: counted.settings })
+  const app = await buildTestApp(t, counted.settings)
   const owner = await signUp(app)
   const key = await createKey(app, owner, ['pages:read'])
   const use = async () => await get(key, '/manage/landing_pages', app)

@@ -12,8 +12,8 @@ const ORIGIN = 'http://landfall.test'
 const NAME = 'landfall_session'
 const base = await testSettings(t)
 const settings = { ...base, REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 
 type Response = Awaited<ReturnType<typeof send>>
 interface Options {
@@ -98,7 +98,7 @@ t.test('the cookie is for https alone, and below the path of BASE_URL, if BASE_U
       ['http://landfall.test/x', 'landfall_session', '/x/auth/browser_session', '']
     ] as const
   ) {
-    const app = await buildTestApp(t, { settings: { ...settings, BASE_URL } })
+    const app = await buildTestApp(t, { ...settings, BASE_URL })
     const { origin } = new URL(BASE_URL)
     const { refresh_token: token } = await signUp(app)
     const response = await renew({ payload: { refresh_token: token }, origin, on: app })
@@ -175,7 +175,7 @@ t.test('pages of the host to which a request is sent may use the session, too', 
     t.equal((await renew({ cookie, origin, headers: { host } })).statusCode, status, `${origin} at ${host}`)
   }
 
-  const secure = await buildTestApp(t, { settings: { ...settings, BASE_URL: 'https://landfall.test' } })
+  const secure = await buildTestApp(t, { ...settings, BASE_URL: 'https://landfall.test' })
   const from = async (origin: string) =>
     (await renew({ origin, headers: { host: 'other.example' }, on: secure })).statusCode
   t.equal(await from('https://other.example'), 204, 'allowed, but without a cookie')
@@ -183,7 +183,7 @@ t.test('pages of the host to which a request is sent may use the session, too', 
 })
 
 t.test('attack: X-Forwarded-Host does not make a page of another host one of the service', async (t) => {
-  const behind = await buildTestApp(t, { settings: { ...settings, TRUST_PROXY: '127.0.0.1' } })
+  const behind = await buildTestApp(t, { ...settings, TRUST_PROXY: '127.0.0.1' })
   for (const on of [app, behind]) {
     const { cookie } = await startBrowser(on)
     for (const name of ['x-forwarded-host', 'x-forwarded-server', 'x-original-host', 'forwarded']) {
@@ -199,7 +199,7 @@ t.test('attack: X-Forwarded-Host does not make a page of another host one of the
 t.test('CORS_ORIGINS does not open the session to other pages', async (t) => {
   const origin = 'https://app.example.com'
   for (const CORS_ORIGINS of [origin, '*']) {
-    const app = await buildTestApp(t, { settings: { ...settings, CORS_ORIGINS } })
+    const app = await buildTestApp(t, { ...settings, CORS_ORIGINS })
     const { cookie } = await startBrowser(app)
     t.equal((await renew({ cookie, origin, on: app })).statusCode, 403)
     const response = await renew({ cookie, on: app })
@@ -310,9 +310,7 @@ t.test('a session that was ended elsewhere, or whose account is gone, gets 401 a
 
 t.test('while the database is away, a cookie is not spent', async (t) => {
   const database = await createProxy(t, base.DATABASE_URL ?? '')
-  const app = await buildTestApp(t, {
-    settings: { ...settings, DATABASE_URL: database.url, DATABASE_TIMEOUT_MS: '300' }
-  })
+  const app = await buildTestApp(t, { ...settings, DATABASE_URL: database.url, DATABASE_TIMEOUT_MS: '300' })
   const { cookie } = await startBrowser()
   database.blackhole()
   const response = await renew({ cookie, on: app })
@@ -323,7 +321,7 @@ t.test('while the database is away, a cookie is not spent', async (t) => {
 })
 
 t.test('requests share the limit of refreshes, and a 429 leaves the cookie', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...settings, REFRESHES_PER_ADDRESS: '3' } })
+  const app = await buildTestApp(t, { ...settings, REFRESHES_PER_ADDRESS: '3' })
   const { cookie } = await startBrowser(app)
   const next = await renew({ cookie, on: app })
   t.equal((await app.inject({ method: 'POST', url: '/auth/refresh', payload: {} })).statusCode, 401)
@@ -335,7 +333,7 @@ t.test('requests share the limit of refreshes, and a 429 leaves the cookie', asy
 t.test('renewals and sign-outs are recorded, without a token', async (t) => {
   const lines: Record<string, unknown>[] = []
   const logger = pino({ level: 'trace' }, { write: (line: string) => lines.push(JSON.parse(line)) })
-  const app = await buildTestApp(t, { settings, logger })
+  const app = await buildTestApp(t, settings, logger)
   const owner = await startBrowser(app)
   const user = owner.user.id
   const next = await renew({ cookie: owner.cookie, on: app })

@@ -6,8 +6,8 @@ import { buildTestApp, createKey, NOBODY, PASSWORD, sendAs, signIn, signInStatus
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 const settings = await testSettings(t)
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 
 const NEW = 'staple battery horse'
 const change = async (account: Account, body: object, on = app) =>

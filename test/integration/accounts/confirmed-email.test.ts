@@ -1,15 +1,12 @@
 import t from 'tap'
-import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp, testSettings,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp,
   type Account } from '../../helpers/app.ts'
 
 // No mail server is needed: the tests confirm addresses in the database.
 const app = await buildTestApp(t, {
-  settings: {
-    ...await testSettings(t),
-    SMTP_URL: 'smtp://127.0.0.1:1',
-    MAIL_FROM: 'noreply@example.com',
-    REQUIRE_CONFIRMED_EMAIL: 'true'
-  }
+  SMTP_URL: 'smtp://127.0.0.1:1',
+  MAIL_FROM: 'noreply@example.com',
+  REQUIRE_CONFIRMED_EMAIL: 'true'
 })
 const REFUSED = {
   errors: ['Confirm your email address first: POST /auth/email_confirmations mails another link']

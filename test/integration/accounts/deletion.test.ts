@@ -18,8 +18,8 @@ const settings: Record<string, string> = {
   SIGN_UPS_PER_ADDRESS: '1000000',
   SIGN_IN_FAILURES_PER_ADDRESS: '1000000'
 }
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 
 const deleteAccount = async (account: Pick<Account, 'headers'>, body: object = { password: PASSWORD }) =>
   await sendAs(app, account, 'DELETE', '/auth/me', body)

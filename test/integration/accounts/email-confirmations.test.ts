@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, NOBODY, sendAs, signIn, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createKey, NOBODY, sendAs, signIn, signUp } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 
 // Confirming an e-mail address with a mailed link.
@@ -7,7 +7,7 @@ import { startMailServer } from '../../helpers/mail-server.ts'
 const INVALID_LINK = { errors: ['Link is invalid or has expired: ask for a new one'] }
 
 const mail = await startMailServer(t)
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...mail.settings } })
+const app = await buildTestApp(t, mail.settings)
 const confirm = async (token: string, headers: Readonly<Record<string, string>> = {}) =>
   (await sendAs(app, { headers }, 'PUT', '/auth/email_confirmations', { token })).statusCode
 const ask = async (headers: { authorization: string }) =>

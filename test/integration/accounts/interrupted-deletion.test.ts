@@ -21,7 +21,7 @@ import { until } from '../../helpers/until.ts'
 const settings: Record<string, string> = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000' }
 const logged: { audit?: string, msg: string }[] = []
 const logger = pino({ level: 'info' }, { write: (line: string) => logged.push(JSON.parse(line)) })
-const app = await buildTestApp(t, { settings, logger })
+const app = await buildTestApp(t, settings, logger)
 const { database } = app
 
 const deleteAccount = async (account: Account, on = app) =>
@@ -153,7 +153,7 @@ t.test('a deletion whose files cannot be removed is answered, and finished later
 })
 
 t.test('after an error of PostgreSQL, the process goes on with the deletion', async (t) => {
-  const impatient = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '500' } })
+  const impatient = await buildTestApp(t, { ...settings, DATABASE_TIMEOUT_MS: '500' })
   const owner = await signUp(impatient)
   const { public_id: id } = await createPage(impatient, owner)
   const other = await transaction(t)
@@ -170,7 +170,7 @@ t.test('a process that starts goes on with a deletion that has just begun', asyn
   const owner = await signUp(app)
   await createPage(app, owner)
   await begin(owner)
-  await buildTestApp(t, { settings })
+  await buildTestApp(t, settings)
   await untilGone(owner)
 })
 

@@ -20,7 +20,7 @@ async function setUp (t: Test, more: Record<string, string> = {}) {
   const lines: string[] = []
   const logger = pino({ level: 'trace' }, { write: (line: string) => lines.push(line) })
   const settings = { ...await testSettings(t), ...mail.settings, ...more } as Record<string, string>
-  const app = await buildTestApp(t, { settings, logger })
+  const app = await buildTestApp(t, settings, logger)
   const ask = async (email: string, headers: Record<string, string> = {}) => {
     const startedAt = performance.now()
     const response = await sendAs(app, NOBODY, 'POST', '/auth/password_resets', { email }, headers)

@@ -52,7 +52,7 @@ async function setUp (t: Test, mail: Record<string, string>) {
   }
   const logged: { msg: string }[] = []
   const logger = pino({ level: 'info' }, { write: (line: string) => logged.push(JSON.parse(line)) })
-  const app = await buildTestApp(t, { settings, logger })
+  const app = await buildTestApp(t, settings, logger)
   return { app, url: settings.DATABASE_URL as string, settings, logged }
 }
 
@@ -96,7 +96,7 @@ t.test('a process that nobody wakes looks for the mails of others every five sec
 
 t.test('two replicas send each mail once', async (t) => {
   const before = server.mails.length
-  const other = await buildTestApp(t, { settings })
+  const other = await buildTestApp(t, settings)
   for (let n = 0; n < 40; n++) await queue(url, { recipient: `a${n}@example.com` })
   for (const one of [app, other]) one.wakeMailSender()
   await until(async () => (await waiting(url)).length === 0)
@@ -224,7 +224,7 @@ t.test('requests are answered, and claims on mails lapse after a minute, while t
   const server = await startMailServer(t)
   await app.close() // interrupts the attempt
   await query(url, 'UPDATE mails SET due_at = now()')
-  const next = await buildTestApp(t, { settings: { ...settings, ...server.settings } })
+  const next = await buildTestApp(t, { ...settings, ...server.settings })
   next.wakeMailSender()
   await server.mailTo(account.user.email)
 })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
-import { buildTestApp, createKey, PASSWORD, sendAs, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createKey, PASSWORD, sendAs, signUp } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -11,7 +11,7 @@ const mailsAbout = (email: string, subject: string) =>
   mail.mails.filter(({ to, headers }) => to.includes(email) && headers.subject === subject)
 const mailAbout = async (email: string, subject: string) =>
   await until(() => mailsAbout(email, subject)[0], subject)
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...mail.settings } })
+const app = await buildTestApp(t, mail.settings)
 
 t.test('a mail tells the user about a new API key, without the key', async (t) => {
   const owner = await signUp(app)

@@ -16,7 +16,7 @@ const settings: Record<string, string> = {
   PASSWORD_RESETS_PER_ADDRESS: '1000',
   SIGN_IN_FAILURES_PER_ACCOUNT: '2'
 }
-const app = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
 
 const send = async (method: 'POST' | 'PUT', payload: object) =>
   await sendAs(app, NOBODY, method, '/auth/password_resets', payload)

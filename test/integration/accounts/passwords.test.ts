@@ -35,7 +35,7 @@ t.test('one address holds eight places of the hash queue, and others have their 
     SIGN_IN_FAILURES_PER_ADDRESS: '1000',
     SIGN_UPS_PER_ADDRESS: '1000'
   }
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const accounts: Account[] = []
   for (let n = 0; n < 5; n++) accounts.push(await signUp(app))
   const [signingIn, changing, keyed, deleted, forgetful] = accounts as [

@@ -5,8 +5,8 @@ import { countStatements } from '../../helpers/statements.ts'
 import { openTransaction } from '../../helpers/transaction.ts'
 
 const settings = await testSettings(t)
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 
 interface Listed {
   readonly id: string
@@ -78,7 +78,7 @@ t.test('a long User-Agent is cut, and a missing one is null', async (t) => {
 
 t.test('using a session writes at most once a minute, from however many addresses', async (t) => {
   const counted = await countStatements(t)
-  const app = await buildTestApp(t, { settings: counted.settings })
+  const app = await buildTestApp(t, counted.settings)
   const owner = await signUp(app)
   const use = async (n = 0) =>
     await app.inject({

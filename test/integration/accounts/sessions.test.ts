@@ -9,8 +9,8 @@ import { until } from '../../helpers/until.ts'
 
 const generous = { REFRESHES_PER_ADDRESS: '10000', SIGN_UPS_PER_ADDRESS: '10000' }
 const settings = { ...await testSettings(t), ...generous }
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 
 const DAY_MS = 86_400_000
 const ago = (milliseconds: number) => new Date(Date.now() - milliseconds)
@@ -254,9 +254,7 @@ t.test('a sign-in gets 401 if the password changes before its session starts, bu
 })
 
 t.test('ACCESS_TOKEN_TTL and REFRESH_TOKEN_TTL set the lifetimes of tokens', async (t) => {
-  const quick = await buildTestApp(t, {
-    settings: { ...settings, ACCESS_TOKEN_TTL: '1', REFRESH_TOKEN_TTL: '2' }
-  })
+  const quick = await buildTestApp(t, { ...settings, ACCESS_TOKEN_TTL: '1', REFRESH_TOKEN_TTL: '2' })
   const account = await signUp(quick)
   const { iat, exp } = JSON
     .parse(Buffer.from(account.access_token.split('.')[1] ?? '', 'base64url').toString())

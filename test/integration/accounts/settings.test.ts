@@ -4,10 +4,8 @@ import { buildTestApp, createKey, sendAs, signUp, testSettings, type Account } f
 // GET and PUT /auth/settings
 
 const settings = await testSettings(t)
-const app = await buildTestApp(t, {
-  settings: { ...settings, PREVIEW_URL: 'https://www.example.com/{public_id}' }
-})
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, { ...settings, PREVIEW_URL: 'https://www.example.com/{public_id}' })
+const replica = await buildTestApp(t, settings)
 
 const get = async ({ headers }: Pick<Account, 'headers'>, on = replica) =>
   await on.inject({ url: '/auth/settings', headers })

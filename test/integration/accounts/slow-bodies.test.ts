@@ -14,11 +14,9 @@ import { until } from '../../helpers/until.ts'
 
 const direct = await testSettings(t)
 const proxy = await createProxy(t, direct.DATABASE_URL as string)
-const app = await buildTestApp(t, {
-  settings: { ...direct, DATABASE_URL: proxy.url, DATABASE_TIMEOUT_MS: '2000' }
-})
+const app = await buildTestApp(t, { ...direct, DATABASE_URL: proxy.url, DATABASE_TIMEOUT_MS: '2000' })
 const url = await listen(app)
-const replica = await buildTestApp(t, { settings: direct })
+const replica = await buildTestApp(t, direct)
 
 /** Everything that the writes of an owner can change. */
 const kept = async () => ({

@@ -31,7 +31,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
   t.test(`failed sign-ins are counted ${kind}`, async (t) => {
     t.jobs = 4
     const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
-    const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...redis, ...LIMITS } })
+    const app = await buildTestApp(t, { ...redis, ...LIMITS })
 
     t.test('after the failures of the limit, an account gets 429 even with the right password', async (t) => {
       const { user } = await signUp(app)
@@ -118,7 +118,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 for (const kind of ['in the process', 'in Redis'] as const) {
   t.test(`a throttled account can sign in again 15 minutes after its first failure, counted ${kind}`, async (t) => {
     const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
-    const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...redis, ...LIMITS } })
+    const app = await buildTestApp(t, { ...redis, ...LIMITS })
     const { user } = await signUp(app)
     let now = clock.now()
     replaceClock(t, () => now)
@@ -145,9 +145,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 }
 
 t.test('a use given back after its window has ended does not raise the limit of the next window', async (t) => {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-  })
+  const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })
   const real = clock.now
   let ahead = 0
   replaceClock(t, () => real() + ahead)
@@ -164,9 +162,7 @@ t.test('a use given back after its window has ended does not raise the limit of 
 
 t.test('a sign-in that gets 503 does not count as a failure', async (t) => {
   const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), ...LIMITS }
-  })
+  const app = await buildTestApp(t, { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), ...LIMITS })
   const { user } = await signUp(app)
   await postgres.stop()
   for (let n = 0; n < 6; n++) t.equal(await signInStatus(app, user.email), 503)
@@ -175,9 +171,7 @@ t.test('a sign-in that gets 503 does not count as a failure', async (t) => {
 })
 
 t.test('a flood of sign-ins gets 429 with Retry-After', async (t) => {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-  })
+  const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })
   const { user } = await signUp(app)
   const floods = { 'from one address': () => '203.0.113.1', 'from many addresses': newAddress }
   const verified = t.capture(app.passwords, 'verify', app.passwords.verify)
@@ -201,7 +195,7 @@ for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
   t.test(`guessing does not begin anew when writes fill Redis, with ${policy}`, async (t) => {
     const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
     const settings = { ...await testSettings(t), REDIS_URL: redis.url, SIGN_IN_FAILURES_PER_ACCOUNT: '4' }
-    const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+    const replicas = [await buildTestApp(t, settings), await buildTestApp(t, settings)] as const
     const { user } = await signUp(replicas[0])
     const writer = await signUp(replicas[0])
     const guess = async (app: FastifyInstance) => (await signIn(app, user.email, WRONG)).statusCode
@@ -220,13 +214,13 @@ for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
     t.ok(await countEvicted() > 0)
     t.equal(await isLost(), !keepsCounts)
     // Only with the shipped policy, a replica that has just started knows the count.
-    const guessed = keepsCounts ? [...replicas, await buildTestApp(t, { settings })] : replicas
+    const guessed = keepsCounts ? [...replicas, await buildTestApp(t, settings)] : replicas
     for (const status of await Promise.all(guessed.map(guess))) t.equal(status, 429)
   })
 }
 
 t.test('sign-ups and refreshes over the limit of their address get 429 with Retry-After', async (t) => {
-  const app = await buildTestApp(t, { settings: { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' } })
+  const app = await buildTestApp(t, { SIGN_UPS_PER_ADDRESS: '3', REFRESHES_PER_ADDRESS: '2' })
   for (const [url, limit, normally] of [['/auth/sign_up', 3, 422], ['/auth/refresh', 2, 401]] as const) {
     const call = async (remoteAddress: string) =>
       await app.inject({ method: 'POST', url, remoteAddress, payload: {} })

@@ -19,7 +19,7 @@ t.test('only the user of the service can list a folder for uploads that it creat
   const lines: string[] = []
   const logger = pino({ level: 'warn' }, { write: (line: string) => lines.push(line) })
   const modeAfterStart = async () => {
-    await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL }, logger })
+    await buildTestApp(t, { UPLOADS_DIR: folder, DATABASE_URL }, logger)
     return (await stat(folder)).mode & 0o777
   }
   t.equal(await modeAfterStart(), 0o700)
@@ -57,7 +57,7 @@ t.test('the service sweeps at its start and every hour, and keeps files younger 
 
   ahead = 61 * 60_000
   const timers = t.capture(globalThis, 'setInterval', setInterval)
-  await buildTestApp(t, { settings: { UPLOADS_DIR: folder, DATABASE_URL } })
+  await buildTestApp(t, { UPLOADS_DIR: folder, DATABASE_URL })
   await until(async () => await left() === 0, 'both files are removed')
   const hourly = timers().filter(({ args }) => args[1] === 3_600_000)
   for (let round = 0; round < 2; round++) {

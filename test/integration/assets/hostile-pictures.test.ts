@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, signUp } from '../../helpers/app.ts'
 import { bombs, damaged, polyglots, truncated } from '../../helpers/hostile-pictures.ts'
 import { checkVariants, watchProcesses, type Fate } from '../../helpers/variants.ts'
 
@@ -8,7 +8,7 @@ import { checkVariants, watchProcesses, type Fate } from '../../helpers/variants
 /** A limit of the child process' own memory, and what its program and libraries take, in MiB. */
 const MAX_MEMORY_MIB = 640 + 128
 
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
+const app = await buildTestApp(t, { IMAGE_WIDTHS: '320' })
 const account = await signUp(app)
 
 /** Passes pictures through the service; returns the names of each fate. */

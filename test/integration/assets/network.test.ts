@@ -8,7 +8,7 @@ import { DiskStore } from '../../../src/modules/assets/storage/disk-store.ts'
 import { lingeringClose } from '../../../src/http/hardening/lingering-close.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { multipartOptions, receiveFile } from '../../../src/modules/assets/upload/multipart-reader.ts'
-import { buildTestApp, listen, NOBODY, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, listen, NOBODY, signUp, type Account } from '../../helpers/app.ts'
 import { END, file, form, noise, partHead, PNG, uploadHead } from '../../helpers/assets.ts'
 import { connection, type Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
@@ -33,7 +33,7 @@ async function flood (raw: Connection, bytes: number, chunk: Buffer): Promise<nu
 const app = await buildTestApp(t)
 const account = await signUp(app)
 const url = await listen(app)
-const strict = await buildTestApp(t, { settings: { ...await testSettings(t), MAX_UPLOAD_BYTES: '100000' } })
+const strict = await buildTestApp(t, { MAX_UPLOAD_BYTES: '100000' })
 const strictUrl = await listen(strict)
 const limited = await signUp(strict)
 

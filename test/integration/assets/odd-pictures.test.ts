@@ -1,6 +1,6 @@
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
-import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, signUp } from '../../helpers/app.ts'
 import { pictures } from '../../helpers/hostile-pictures.ts'
 import { jpegSegment, pngChunk, pngOfRows, withJpegSegments,
   type PngHeader } from '../../shared/picture-parts.ts'
@@ -10,7 +10,7 @@ import { askPatiently, checkVariants, store } from '../../helpers/variants.ts'
 
 const WIDTH = 320
 
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: `${WIDTH}` } })
+const app = await buildTestApp(t, { IMAGE_WIDTHS: `${WIDTH}` })
 const account = await signUp(app)
 
 interface Decoded {

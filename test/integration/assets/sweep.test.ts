@@ -120,7 +120,7 @@ t.test('a copy of a database does not own its files until the owner file is remo
   const lines: string[] = []
   const settings = { ...await testSettings(t), DATABASE_URL: copy, UPLOADS_DIR: app.config.UPLOADS_DIR }
   const logger = pino({ level: 'warn' }, { write: (line: string) => lines.push(line) })
-  const second = await buildTestApp(t, { settings, logger })
+  const second = await buildTestApp(t, settings, logger)
   t.match(lines.join(''), /UPLOADS_DIR \S+ belongs to another database/, 'the start logs a warning')
   await t.rejects(sweep(second.database, second.files, NOW), { message: /belongs to another database/ })
   t.equal((await app.inject(later)).statusCode, 200)

@@ -47,7 +47,7 @@ const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
 let service: Promise<FastifyInstance> | undefined
 /** Returns that service. */
 const shared = async (build?: Build): Promise<FastifyInstance> =>
-  await (service ??= build === undefined ? buildTestApp(t, { settings }) : build(t, settings))
+  await (service ??= build === undefined ? buildTestApp(t, settings) : build(t, settings))
 
 /** The child processes that make variants, the newest last. */
 const children: ChildProcess[] = []
@@ -64,9 +64,7 @@ async function stopChild (app: FastifyInstance): Promise<ChildProcess> {
 }
 
 t.test('the record lists variants that are narrower than the picture', async (t) => {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), IMAGE_WIDTHS: '640,320,1000', IMAGE_MAX_PIXELS: '12000000' }
-  })
+  const app = await buildTestApp(t, { IMAGE_WIDTHS: '640,320,1000', IMAGE_MAX_PIXELS: '12000000' })
   const account = await signUp(app)
   const listed = async (bytes: Buffer) =>
     (await store(app, account, bytes)).variants.map(({ url, width, height, content_type: type }) =>
@@ -170,7 +168,7 @@ t.test('without widths there are no variants, but those that exist are served on
   const asset = await store(app, account, photo)
   const [first, second] = asset.variants as [Variant, Variant]
   const { rawPayload } = await askPatiently(app, first.url)
-  const later = await buildTestApp(t, { settings: { ...settings, IMAGE_WIDTHS: '' } })
+  const later = await buildTestApp(t, { ...settings, IMAGE_WIDTHS: '' })
   t.same((await readAsset(later, account, asset)).variants, [])
   t.ok((await ask(later, first.url)).rawPayload.equals(rawPayload))
   t.equal((await ask(later, second.url)).statusCode, 404)
@@ -318,7 +316,7 @@ t.test('the variants of an account do not wait for those of another one, however
 
 t.test('replicas make each variant once', async (t) => {
   const app = await shared()
-  const replicas = [app, await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  const replicas = [app, await buildTestApp(t, settings), await buildTestApp(t, settings)]
   const asset = await store(app, await signUp(app), await picture(1000, 700).jpeg().toBuffer())
   const before = await attempts(app)
   await Promise.all(asset.variants.map(async ({ url }, place) => {

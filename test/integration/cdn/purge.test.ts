@@ -27,7 +27,7 @@ async function startApp (t: Test, cdn: FakeCdn, more: Record<string, string> = {
     CDN_PURGE_TOKEN: 'operators-token',
     ...more
   }
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   return { app, account: await signUp(app), settings, url: settings.DATABASE_URL as string }
 }
 
@@ -272,14 +272,14 @@ t.test('purges wait while CDN_PURGE is off, and a dead process loses none', asyn
   await query(url, "UPDATE outbox SET due_at = now() - interval '1 s'")
 
   const cdn = await startCdn(t)
-  const without = await buildTestApp(t, { settings: { ...settings, CDN_PURGE: undefined, OPS_PORT: '0' } })
+  const without = await buildTestApp(t, { ...settings, CDN_PURGE: undefined, OPS_PORT: '0' })
   await call(without, account, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: { a: 2 } })
   without.wakeMessageSender()
   await deleteOldPurges(without.database)
   t.match(await query(url, 'SELECT state FROM outbox'), [{ state: 'sending' }])
   await without.close()
 
-  const again = await buildTestApp(t, { settings: { ...settings, CDN_PURGE_URL: cdn.url } })
+  const again = await buildTestApp(t, { ...settings, CDN_PURGE_URL: cdn.url })
   await cdn.purge(page.public_id)
   t.match(await cdnIn(again, account, page, 'purged'), { version: 1 })
   const monthAgo = (Date.now() - 31 * 24 * 60 * 60 * 1000).toString(16).padStart(12, '0')

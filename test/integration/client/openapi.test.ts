@@ -4,7 +4,7 @@ import { API_FILE, generateTypes, MAIL } from '../../../scripts/generate-client.
 import { isPublic } from '../../../packages/client/src/transport.ts'
 import { buildTestApp, testSettings } from '../../helpers/app.ts'
 
-const app = await buildTestApp(t, { settings: { ...MAIL, ...await testSettings(t) } })
+const app = await buildTestApp(t, { ...MAIL, ...await testSettings(t) })
 
 t.test('api.ts is up to date with the OpenAPI document', async (t) => {
   t.ok(

@@ -216,7 +216,7 @@ t.test('the service has the console, and CONSOLE=false turns it off', async (t) 
   const on = await buildTestApp(t)
   t.match(await on.inject('/console'), { statusCode: 302, headers: { location: './console/' } })
   t.equal((await on.inject({ url: '/', headers: accept })).statusCode, 302)
-  const off = await buildTestApp(t, { settings: { CONSOLE: 'false' } })
+  const off = await buildTestApp(t, { CONSOLE: 'false' })
   for (const url of ['/', '/console', '/console/', '/console/settings.json', '/console/assets/x.js']) {
     const response = await off.inject({ url, headers: accept })
     t.equal(response.statusCode, 404, url)

@@ -2,13 +2,13 @@ import t, { type Test } from 'tap'
 import type { LightMyRequestResponse } from 'fastify'
 import pg from 'pg'
 import { upload } from '../../helpers/assets.ts'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { GENEROUS } from '../../helpers/hostile-service.ts'
 import { until } from '../../helpers/until.ts'
 
 // Lists that change while they are read. A record that exists all the time appears exactly once.
 
-const app = await buildTestApp(t, { settings: GENEROUS })
+const app = await buildTestApp(t, GENEROUS)
 
 interface Kind {
   readonly list: string
@@ -83,9 +83,7 @@ for (const [name, kind] of Object.entries(kinds)) {
 }
 
 t.test('many lists of one account are read one by one', async (t) => {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), ...GENEROUS }
-  })
+  const app = await buildTestApp(t, GENEROUS)
   const account = await signUp(app)
   const other = await signUp(app)
   await createPage(app, account, '{}')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
 import { connection as connectionTo } from '../../helpers/raw.ts'
 
 // Bodies in chunks of one byte each.
@@ -38,7 +38,7 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
 })
 
 t.test('20 bodies of 60 KB in chunks of one byte use less than 40 MiB of memory', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), BODY_TIMEOUT_MS: '60000' } })
+  const app = await buildTestApp(t, { BODY_TIMEOUT_MS: '60000' })
   const url = await listen(app)
   const half = chunked('x'.repeat(60_000))
   let read = 0

@@ -14,7 +14,7 @@ import { query } from '../../helpers/servers.ts'
 
 async function service (t: Test) {
   const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000000' } })
+  const app = await buildTestApp(t, { ...settings, RATE_LIMIT_PUBLIC: '1000000' })
   const url = await listen(app)
   const account = await signUp(app)
   const auth = { Authorization: account.headers.authorization }

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { buildTestApp, listen, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, listen } from '../../helpers/app.ts'
 import { connection, requestOf, requestWith, type Connection } from '../../helpers/raw.ts'
 import { hostileService, Probe } from '../../helpers/hostile-service.ts'
 
@@ -101,7 +101,7 @@ t.test('the service stops reading from a client that does not read its responses
 })
 
 t.test('shutdown closes a connection whose client does not read the refusal of its CONNECT', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), SHUTDOWN_TIMEOUT_MS: '500' } })
+  const app = await buildTestApp(t, { SHUTDOWN_TIMEOUT_MS: '500' })
   const { port } = new URL(await listen(app))
   const client = connect(Number(port), '127.0.0.1').on('error', () => {}).pause()
   t.teardown(() => client.destroy())

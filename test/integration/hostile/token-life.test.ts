@@ -8,7 +8,7 @@ import { GENEROUS } from '../../helpers/hostile-service.ts'
 // sign-outs and waits.
 
 const settings = { ...await testSettings(t), ...GENEROUS }
-const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+const replicas = [await buildTestApp(t, settings), await buildTestApp(t, settings)] as const
 
 interface ModelSession {
   readonly user: number

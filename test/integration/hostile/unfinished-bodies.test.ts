@@ -1,8 +1,7 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
-import { buildTestApp, createPage, listen, signIn, signUp, testSettings,
-  type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, listen, signIn, signUp, type Account } from '../../helpers/app.ts'
 import { connection as connectionTo, type Connection } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -18,12 +17,9 @@ const LARGE = JSON.stringify({ text: 'x'.repeat(100 * KIB) })
 
 async function startService (t: Test) {
   const app = await buildTestApp(t, {
-    settings: {
-      ...await testSettings(t),
-      MAX_BODY_MEMORY_BYTES: String(MEMORY),
-      TRUST_PROXY: '127.0.0.1',
-      BODY_TIMEOUT_MS: '60000'
-    }
+    MAX_BODY_MEMORY_BYTES: String(MEMORY),
+    TRUST_PROXY: '127.0.0.1',
+    BODY_TIMEOUT_MS: '60000'
   })
   // No body is late, however slow the machine is.
   const now = clock.now()

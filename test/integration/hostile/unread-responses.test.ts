@@ -3,8 +3,7 @@ import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
-import { buildTestApp, createPage, listen, signUp, testSettings,
-  type CreatedPage } from '../../helpers/app.ts'
+import { buildTestApp, createPage, listen, signUp, type CreatedPage } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { requestOf } from '../../helpers/raw.ts'
 import { until } from '../../helpers/until.ts'
@@ -19,14 +18,11 @@ const STALL_MS = 30_000
 
 async function startService (t: Test, settings: Record<string, string> = {}) {
   const app = await buildTestApp(t, {
-    settings: {
-      ...await testSettings(t),
-      MAX_UNREAD_BYTES: String(MEMORY),
-      MAX_DOCUMENT_BYTES: String(2 * DOCUMENT),
-      TRUST_PROXY: '127.0.0.1',
-      DATABASE_TIMEOUT_MS: '60000', // no large document is late, however slow the machine is
-      ...settings
-    }
+    MAX_UNREAD_BYTES: String(MEMORY),
+    MAX_DOCUMENT_BYTES: String(2 * DOCUMENT),
+    TRUST_PROXY: '127.0.0.1',
+    DATABASE_TIMEOUT_MS: '60000', // no large document is late, however slow the machine is
+    ...settings
   })
   // No connection stalls, however slow the machine is.
   const now = clock.now()

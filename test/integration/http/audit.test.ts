@@ -1,7 +1,6 @@
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { buildTestApp, createPage, NOBODY, PASSWORD, sendAs, signUp,
-  testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, PASSWORD, sendAs, signUp } from '../../helpers/app.ts'
 import { upload } from '../../helpers/assets.ts'
 
 // The audit trail, which docs/audit.md describes.
@@ -14,10 +13,11 @@ interface Line extends Record<string, unknown> {
 /** Starts the service and collects what it logs. `take` returns the new lines of the audit trail. */
 async function audited (t: Test, settings: Record<string, string> = {}) {
   const lines: Line[] = []
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), ...settings },
-    logger: pino({ level: 'info' }, { write: (line: string) => lines.push(JSON.parse(line)) })
-  })
+  const app = await buildTestApp(
+    t,
+    settings,
+    pino({ level: 'info' }, { write: (line: string) => lines.push(JSON.parse(line)) })
+  )
   let taken = 0
   const take = (): Line[] => {
     const recent = lines.slice(taken)

@@ -1,12 +1,12 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { buildTestApp, createPage, sendAs, signIn, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, sendAs, signIn, signUp } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 
 // The compression of the management API. public-responses.test.ts has that of public reads, addresses.test.ts
 // the syntax of Accept-Encoding.
 
-const app = await buildTestApp(t, { settings: { CORS_ORIGINS: 'https://editor.example.com' } })
+const app = await buildTestApp(t, { CORS_ORIGINS: 'https://editor.example.com' })
 const owner = await signUp(app)
 const DOCUMENT = JSON.stringify({ sections: Array(100).fill({ title: 'Hello', price: 9.9 }) })
 const RECORD = `{"current_data":${DOCUMENT}}`
@@ -153,7 +153,7 @@ t.test('short responses, errors, and responses that may hold secrets are sent as
 
 t.test('a record beyond the memory for compression is sent as it is', async (t) => {
   const settings = { MAX_DOCUMENT_BYTES: String(9 * 1024 * 1024) }
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...settings } })
+  const app = await buildTestApp(t, settings)
   const owner = await signUp(app)
   const get = async (bytes: number) => {
     const { id } = await createPage(app, owner, `["${'x'.repeat(bytes - 4)}"]`)

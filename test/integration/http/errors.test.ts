@@ -23,7 +23,7 @@ t.test('a client that resets its connection does not stop the service', async (t
 })
 
 t.test('the time-out of a pipelined body on a closed connection does not stop the service', async (t) => {
-  const hasty = await buildTestApp(t, { settings: { BODY_TIMEOUT_MS: '300' } })
+  const hasty = await buildTestApp(t, { BODY_TIMEOUT_MS: '300' })
   const hastyUrl = await listen(hasty)
   const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'x' } })
   const head = (path: string, length: number) =>

@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { COMMIT, VERSION } from '../../../src/infra/system/version.ts'
-import { buildTestApp, createPage, NOBODY, sendAs, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, sendAs, signUp } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { freePort, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
@@ -12,10 +12,11 @@ import { until } from '../../helpers/until.ts'
 t.test('an idle service notices that PostgreSQL is away and back: health, metrics and one log line for each', async (t) => {
   const lines: Array<{ level: number, msg: string }> = []
   const postgres = await startPostgresServer(t)
-  const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t) },
-    logger: pino({}, { write: (line: string) => lines.push(JSON.parse(line)) })
-  })
+  const app = await buildTestApp(
+    t,
+    { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t) },
+    pino({}, { write: (line: string) => lines.push(JSON.parse(line)) })
+  )
   const metrics = async () => await app.metrics.metrics()
   const isUp = async (value: number) =>
     new RegExp(`^landfall_database_up ${value}$`, 'm').test(await metrics())
@@ -39,7 +40,9 @@ t.test('an idle service notices that PostgreSQL is away and back: health, metric
 t.test('while PostgreSQL is down, cached reads go on and other requests get 503 with Retry-After', async (t) => {
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t), RATE_LIMIT_PUBLIC: '1000' }
+    DATABASE_URL: postgres.url,
+    UPLOADS_DIR: temporaryFolder(t),
+    RATE_LIMIT_PUBLIC: '1000'
   })
   const owner = await signUp(app)
   const page = await createPage(app, owner)
@@ -80,9 +83,7 @@ t.test('while PostgreSQL is down, cached reads go on and other requests get 503 
 t.test('metrics are served on OPS_PORT and not on the public port', async (t) => {
   const port = await freePort()
   const redis = await startRedisServer(t)
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), OPS_PORT: String(port), REDIS_URL: redis.url }
-  })
+  const app = await buildTestApp(t, { OPS_PORT: String(port), REDIS_URL: redis.url })
   t.equal((await app.inject('/metrics')).statusCode, 404)
   const metrics = async () => await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   t.match(await metrics(), /^landfall_limits_shared 1$/m)

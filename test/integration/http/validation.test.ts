@@ -79,7 +79,7 @@ async function buildWithHandlers (
     })
   }
   diagnostics.subscribe('fastify.initialization', watch)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   diagnostics.unsubscribe('fastify.initialization', watch)
   return { app, routes }
 }
@@ -87,7 +87,7 @@ async function buildWithHandlers (
 const settings = { ...MAIL, ...await testSettings(t) }
 /** Some routes take requests of the service's own pages only. */
 const origin = 'http://landfall.test'
-const account = await signUp(await buildTestApp(t, { settings }))
+const account = await signUp(await buildTestApp(t, settings))
 
 const inject = async (app: FastifyInstance, { method, type }: Route, url: string, body?: unknown) =>
   await app.inject({

@@ -32,7 +32,7 @@ interface World {
 
 async function world (t: Test, settings: Record<string, string>): Promise<World> {
   const all = { ...settings, RATE_LIMIT_PUBLIC: '1000000' }
-  const writer = await buildTestApp(t, { settings: all })
+  const writer = await buildTestApp(t, all)
   const owner = await signUp(writer)
   return {
     settings: all,
@@ -65,7 +65,7 @@ t.test('concurrent reads of many cold documents are one statement', async (t) =>
   const { settings: counted, during } = await countStatements(t)
   const { settings, create } = await world(t, counted)
   const ids = (await create(numbered(60))).map(({ public_id: id }) => id)
-  const reader = await buildTestApp(t, { settings })
+  const reader = await buildTestApp(t, settings)
   const asked = [...ids, UNKNOWN].flatMap((id) => [id, id, id])
   const expected = [...numbered(60), 404].flatMap((answer) => [answer, answer, answer])
   const statements = await during(async () => {
@@ -80,7 +80,7 @@ t.test('concurrent reads of documents in Redis are one command', async (t) => {
   const redisUrl = await claimRedis(t)
   const { settings, create } = await world(t, { ...await testSettings(t), REDIS_URL: redisUrl })
   const ids = (await create(numbered(60))).map(({ public_id: id }) => id)
-  const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000001' } })
+  const reader = await buildTestApp(t, { ...settings, RATE_LIMIT_PUBLIC: '1000001' })
   await reader.database.$executeRaw`UPDATE landing_pages SET current_data = '{"from":"postgres"}'`
   await readAll(reader, [UNKNOWN]) // leases reads for this address
   const batches = async (store: string) =>
@@ -108,16 +108,16 @@ t.test('a batch has existing, missing, deleted and large documents', async (t) =
       (await readAll(app, [...ids, UNKNOWN])).map(({ statusCode, body }) =>
         statusCode === 200 ? body : statusCode
       )
-    const reader = await buildTestApp(t, { settings })
+    const reader = await buildTestApp(t, settings)
     t.same(await shown(reader), expected, redisUrl === undefined ? 'PostgreSQL' : 'Redis')
     t.same(await shown(reader), expected, 'memory')
     if (redisUrl === undefined) continue
     const redis = new Redis(redisUrl)
     t.teardown(() => redis.disconnect())
     for (const key of await redis.keys('landfall:document:*')) await redis.del(key)
-    t.same(await shown(await buildTestApp(t, { settings })), expected, 'PostgreSQL, because Redis is empty')
+    t.same(await shown(await buildTestApp(t, settings)), expected, 'PostgreSQL, because Redis is empty')
     await until(async () => (await redis.keys('landfall:document:*')).length === 3)
-    t.same(await shown(await buildTestApp(t, { settings })), expected, 'Redis, filled by reads')
+    t.same(await shown(await buildTestApp(t, settings)), expected, 'Redis, filled by reads')
   }
 })
 
@@ -167,7 +167,7 @@ t.test('a connection that is lost in a batch is a 503 for its readers, and the n
   const proxy = await createProxy(t, url)
   const { settings, create } = await world(t, base)
   const ids = (await create(numbered(20))).map(({ public_id: id }) => id)
-  const reader = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
+  const reader = await buildTestApp(t, { ...settings, DATABASE_URL: proxy.url })
   const locker = await lockDocuments(t, url)
   const reads = readAll(reader, ids)
   await untilBlocked(url, 1)
@@ -183,7 +183,7 @@ t.test('a statement that takes too long is a 503 for its readers, and holds up n
   const url = base.DATABASE_URL as string
   const { settings, create } = await world(t, base)
   const ids = (await create(numbered(20))).map(({ public_id: id }) => id)
-  const reader = await buildTestApp(t, { settings: { ...settings, DATABASE_TIMEOUT_MS: '1000' } })
+  const reader = await buildTestApp(t, { ...settings, DATABASE_TIMEOUT_MS: '1000' })
   const locker = await lockDocuments(t, url)
   const first = readAll(reader, ids.slice(0, 5))
   await untilBlocked(url, 1)
@@ -214,7 +214,7 @@ t.test('a document that PostgreSQL cannot read fails alone, not with its whole b
         current_data
     FROM whole`
   )
-  const reader = await buildTestApp(t, { settings: { ...settings, MIGRATE_ON_START: 'false' } })
+  const reader = await buildTestApp(t, { ...settings, MIGRATE_ON_START: 'false' })
   const responses = await readAll(reader, pages.map(({ public_id: id }) => id))
   t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 500, 200, 200])
 })

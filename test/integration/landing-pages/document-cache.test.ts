@@ -12,7 +12,7 @@ import { DELETED, SharedDocuments } from '../../../src/modules/landing-pages/pub
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { silent } from '../../shared/silent-logger.ts'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 
 // Loads, writes and messages in every order, step by step. replicas.test.ts tests them as real races.
@@ -55,9 +55,7 @@ function controlledRead () {
 
 /** Starts an app with Redis, for its client. */
 async function withRedis (t: Test) {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-  })
+  const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })
   const { commands } = app.redisClient!
   return { app, commands, shared: new SharedDocuments(app.redisClient!, `test:${randomUUID()}`) }
 }
@@ -237,9 +235,7 @@ t.test('concurrent callers share one load, and a reload of the same version keep
 
 t.test('the cache budget counts all encodings of a document', async (t) => {
   // Random hexadecimal digits can't be compressed to less than half of their 30 KB.
-  const app = await buildTestApp(t, {
-    settings: { RATE_LIMIT_PUBLIC: '1000', CACHE_MAX_BYTES: String(3 * 33_000) }
-  })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000', CACHE_MAX_BYTES: String(3 * 33_000) })
   const owner = await signUp(app)
   const pages: string[] = []
   for (let n = 0; n < 3; n++) {

@@ -3,9 +3,7 @@ import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../he
 
 // Documents by themselves, without their records.
 
-const app = await buildTestApp(t, {
-  settings: { RATE_LIMIT_PUBLIC: '1000000', MAX_DOCUMENT_BYTES: String(64 * 1024) }
-})
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000', MAX_DOCUMENT_BYTES: String(64 * 1024) })
 const owner = await signUp(app)
 const stranger = await signUp(app)
 

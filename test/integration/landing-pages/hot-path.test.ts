@@ -55,7 +55,7 @@ function watch (app: FastifyInstance): { atOnce: boolean[], statuses: number[], 
 }
 
 t.test('a warm read is answered in the same tick, whatever its status', async (t) => {
-  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '100' } })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '100' })
   const owner = await signUp(app)
   const pages = []
   for (const size of [2, 30, 127, 200]) pages.push(await createPage(app, owner, documentOf(size * KILOBYTE)))
@@ -120,9 +120,7 @@ t.test('no hook runs for a public read, not even one that a plugin adds later', 
 t.test('warm reads and refusals use neither Redis nor PostgreSQL, except for a few leases', async (t) => {
   const { settings, during } = await countStatements(t)
   const redis = await startRedisServer(t)
-  const app = await buildTestApp(t, {
-    settings: { ...settings, REDIS_URL: redis.url, RATE_LIMIT_PUBLIC: '4000' }
-  })
+  const app = await buildTestApp(t, { ...settings, REDIS_URL: redis.url, RATE_LIMIT_PUBLIC: '4000' })
   const page = await createPage(app, await signUp(app), documentOf(2 * KILOBYTE))
   const { connection } = await open(t, app)
   const look = new Redis(redis.url)
@@ -168,7 +166,7 @@ t.test('warm reads and refusals use neither Redis nor PostgreSQL, except for a f
 })
 
 t.test('a response that bypasses Node is what Node would send, byte for byte', async (t) => {
-  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '2', TRUST_PROXY: '127.0.0.1' } })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '2', TRUST_PROXY: '127.0.0.1' })
   const owner = await signUp(app)
   const { url, connection } = await open(t, app)
   const sizes = [200, 2 * KILOBYTE, 30 * KILOBYTE, 127 * KILOBYTE, 127 * KILOBYTE + 1]
@@ -253,7 +251,7 @@ t.test('a response that bypasses Node is what Node would send, byte for byte', a
 })
 
 t.test('pipelined requests and HTTP/1.0 clients get complete responses in order', async (t) => {
-  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '4000' } })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '4000' })
   const owner = await signUp(app)
   const documents = [2, 30, 12].map((size) => documentOf(size * KILOBYTE))
   const pages = []

@@ -4,9 +4,9 @@ import { query } from '../../helpers/servers.ts'
 
 // Keys: names that owners give to their pages.
 
-const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const { DATABASE_URL = '' } = app.config
-const replica = await buildTestApp(t, { settings: { DATABASE_URL } })
+const replica = await buildTestApp(t, { DATABASE_URL })
 const owner = await signUp(app)
 
 type Headers = Record<string, string>

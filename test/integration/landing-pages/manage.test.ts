@@ -3,7 +3,7 @@ import t from 'tap'
 import { buildTestApp, createPage, NOBODY, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
-const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const stranger = await signUp(app)
 

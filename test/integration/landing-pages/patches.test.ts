@@ -10,7 +10,7 @@ import { until } from '../../helpers/until.ts'
 // tests what patches do.
 
 const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-const app = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
 const owner = await signUp(app)
 
 const JSON_PATCH = 'application/json-patch+json'
@@ -133,7 +133,7 @@ t.test('preconditions are checked before the patch is applied', async (t) => {
 })
 
 t.test('a result over the limit of documents is a 413', async (t) => {
-  const small = await buildTestApp(t, { settings: { ...settings, MAX_DOCUMENT_BYTES: '10' } })
+  const small = await buildTestApp(t, { ...settings, MAX_DOCUMENT_BYTES: '10' })
   const { id } = await createPage(small, owner, '{"a":1}')
   const response = await patch({ id, payload: replace('/a', '12345'), replica: small })
   t.same([response.statusCode, response.json()], [413, {
@@ -148,7 +148,7 @@ async function patchFromTwoReplicas (
   payloads: readonly string[],
   type: string
 ): Promise<number[]> {
-  const replica = await buildTestApp(t, { settings })
+  const replica = await buildTestApp(t, settings)
   const responses = await Promise
     .all(payloads.map(async (payload, index) =>
       await patch({ id, payload, type, replica: index % 2 === 0 ? app : replica })

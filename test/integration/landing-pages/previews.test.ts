@@ -8,8 +8,8 @@ import { claimRedis, query } from '../../helpers/servers.ts'
 // Preview links, on two replicas.
 
 const settings = { ...await testSettings(t), REDIS_URL: await claimRedis(t) }
-const app = await buildTestApp(t, { settings })
-const replica = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
+const replica = await buildTestApp(t, settings)
 const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 

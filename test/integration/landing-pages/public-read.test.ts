@@ -2,7 +2,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import t from 'tap'
 import { buildTestApp, createPage, sendAs, signUp } from '../../helpers/app.ts'
 
-const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const read = async (
   publicId: string,
@@ -24,7 +24,9 @@ t.test('a read evaluates all conditions in the order of RFC 9110', async (t) => 
     await app.database.landingPage.update({ where: { id }, data: { updatedAt } })
     const { DATABASE_URL, UPLOADS_DIR } = app.config
     return await buildTestApp(t, {
-      settings: { DATABASE_URL: String(DATABASE_URL), UPLOADS_DIR, RATE_LIMIT_PUBLIC: '1000' }
+      DATABASE_URL: String(DATABASE_URL),
+      UPLOADS_DIR,
+      RATE_LIMIT_PUBLIC: '1000'
     })
   }
   const updatedAt = new Date(Date.now() - 3_600_000)
@@ -78,7 +80,7 @@ const asctime = (date: Date): string => {
 }
 
 t.test('PUBLIC_CACHE_CONTROL sets Cache-Control', async (t) => {
-  const other = await buildTestApp(t, { settings: { PUBLIC_CACHE_CONTROL: 'public, max-age=5' } })
+  const other = await buildTestApp(t, { PUBLIC_CACHE_CONTROL: 'public, max-age=5' })
   const page = await createPage(other, await signUp(other))
   const { headers } = await other.inject(`/landing_pages/${page.public_id}`)
   t.equal(headers['cache-control'], 'public, max-age=5')
@@ -131,7 +133,7 @@ t.test('each version is compressed once per encoding, also for concurrent reques
 })
 
 t.test('a document that does not fit into the cache is sent uncompressed', async (t) => {
-  const bare = await buildTestApp(t, { settings: { CACHE_MAX_BYTES: '10000', RATE_LIMIT_PUBLIC: '1000000' } })
+  const bare = await buildTestApp(t, { CACHE_MAX_BYTES: '10000', RATE_LIMIT_PUBLIC: '1000000' })
   const account = await signUp(bare)
   const page = await createPage(bare, account, large)
   const fitting = await createPage(bare, account, JSON.stringify(['again and again '.repeat(300)]))

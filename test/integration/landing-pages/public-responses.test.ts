@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
-import { buildTestApp, createPage, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { startPostgresServer } from '../../helpers/servers.ts'
 
 const large = `{"items":[${Array.from({ length: 200 }, (_, n) => `{"item":${n}}`).join(',')}]}`
@@ -16,7 +16,7 @@ const read = async (
 ) => await app.inject({ method, url: `/landing_pages/${publicId}`, headers })
 
 t.test('every public response has a request id, rate limit headers and CORS for any origin', async (t) => {
-  const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '9' } })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '9' })
   const page = await createPage(app, await signUp(app), large)
   const unknown = 'A'.repeat(22)
   let left = 9
@@ -60,7 +60,9 @@ t.test('every public response has a request id, rate limit headers and CORS for 
 t.test('Cache-Status, Age and the metrics show where a read was served from', async (t) => {
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: t.testdir(), RATE_LIMIT_PUBLIC: '9' }
+    DATABASE_URL: postgres.url,
+    UPLOADS_DIR: t.testdir(),
+    RATE_LIMIT_PUBLIC: '9'
   })
   const page = await createPage(app, await signUp(app), large)
   let now = clock.now()
@@ -124,10 +126,11 @@ t.test('the 62 characters of public ids are equally frequent', async (t) => {
 
 t.test('the service warns once about X-Forwarded-For from untrusted peers', async (t) => {
   const lines: string[] = []
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), TRUST_PROXY: '10.0.0.0/8' },
-    logger: pino({ level: 'warn' }, { write: (line: string) => lines.push(line) })
-  })
+  const app = await buildTestApp(
+    t,
+    { TRUST_PROXY: '10.0.0.0/8' },
+    pino({ level: 'warn' }, { write: (line: string) => lines.push(line) })
+  )
   const warnings = () => lines.filter((text) => text.includes('X-Forwarded-For'))
   const page = await createPage(app, await signUp(app))
   const readFrom = async (remoteAddress: string, headers: Record<string, string>) =>

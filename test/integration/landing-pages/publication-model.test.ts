@@ -13,7 +13,7 @@ const settings = {
   REDIS_URL: await claimRedis(t),
   RATE_LIMIT_PUBLIC: '1000000'
 }
-const replicas = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })] as const
+const replicas = [await buildTestApp(t, settings), await buildTestApp(t, settings)] as const
 const owner = await signUp(replicas[0])
 
 const send = async (

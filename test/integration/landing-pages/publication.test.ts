@@ -8,7 +8,7 @@ import { until } from '../../helpers/until.ts'
 
 // Publishing, unpublishing, drafts and the trash. publication-model.test.ts has sequences of them.
 
-const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 
@@ -227,7 +227,7 @@ t.test('a page in the trash is removed for good by its owner, or after TRASH_DAY
 })
 
 t.test('with TRASH_DAYS=0 a deleted page is removed at once', async (t) => {
-  const other = await buildTestApp(t, { settings: { DATABASE_URL: database, TRASH_DAYS: '0' } })
+  const other = await buildTestApp(t, { DATABASE_URL: database, TRASH_DAYS: '0' })
   const { id } = await createPage(other, owner)
   t.equal((await sendAs(other, owner, 'DELETE', urlOf(id))).statusCode, 204)
   t.same(await query(database, `SELECT id FROM landing_pages WHERE id = '${id}'`), [])

@@ -43,8 +43,8 @@ async function sums (app: FastifyInstance, owner: Account, page: CreatedPage): P
 /** An app for the owner and one for readers, on one database. Closing the latter reports its reads. */
 async function twoApps (t: Test, settings: Record<string, string> = {}) {
   const common = await testSettings(t)
-  const app = await buildTestApp(t, { settings: common })
-  const reader = await buildTestApp(t, { settings: { ...common, RATE_LIMIT_PUBLIC: '1000000', ...settings } })
+  const app = await buildTestApp(t, common)
+  const reader = await buildTestApp(t, { ...common, RATE_LIMIT_PUBLIC: '1000000', ...settings })
   return { app, reader, owner: await signUp(app), url: common.DATABASE_URL as string }
 }
 
@@ -103,7 +103,7 @@ t.test('reads are counted whether or not their document is cached, evicted or re
 
 t.test('the reads of several processes add up, in their hour and on their day', async (t) => {
   const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
   const { now } = Date
@@ -113,7 +113,7 @@ t.test('the reads of several processes add up, in their hour and on their day', 
   /** Reads in a process of its own, at another time of day. */
   const readAt = async (time: number, times: number) => {
     Date.now = () => time
-    const reader = await buildTestApp(t, { settings: { ...settings, RATE_LIMIT_PUBLIC: '1000' } })
+    const reader = await buildTestApp(t, { ...settings, RATE_LIMIT_PUBLIC: '1000' })
     for (let n = 0; n < times; n++) await reader.inject(`/landing_pages/${page.public_id}`)
     await reader.close()
   }
@@ -207,7 +207,7 @@ t.test('removing a page deletes its read counts, also those that are reported af
   const { app, reader, owner, url } = await twoApps(t)
   const [kept, deleted] = [await createPage(app, owner), await createPage(app, owner)]
   const settings = { DATABASE_URL: url, RATE_LIMIT_PUBLIC: '1000' }
-  const secondReader = await buildTestApp(t, { settings })
+  const secondReader = await buildTestApp(t, settings)
   for (const one of [reader, secondReader]) {
     for (const { public_id: id } of [kept, deleted]) await one.inject(`/landing_pages/${id}`)
   }

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import type { FastifyInstance } from 'fastify'
-import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, listen, signUp } from '../../helpers/app.ts'
 import { connection } from '../../helpers/raw.ts'
 import { claimRedis, startRedisServer } from '../../helpers/servers.ts'
 
@@ -30,7 +30,7 @@ async function passed (
 }
 
 async function appWithPage (t: Test, settings: Record<string, string> = {}) {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...settings } })
+  const app = await buildTestApp(t, settings)
   return { app, page: await createPage(app, await signUp(app)) }
 }
 

@@ -64,7 +64,7 @@ async function writesOf (app: FastifyInstance, owner: Account): Promise<[number,
 }
 
 t.test('each write that readers notice waits until replicas have it, with its usual response', async (t) => {
-  const app = await buildTestApp(t, { settings: { REDIS_URL: await claimRedis(t) } })
+  const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })
   const owner = await signUp(app)
   const writes = await writesOf(app, owner)
   const startedAt = performance.now()
@@ -78,7 +78,7 @@ t.test('each write that readers notice waits until replicas have it, with its us
 })
 
 t.test('without Redis a write is settled at once, also without a trash', async (t) => {
-  const app = await buildTestApp(t, { settings: { TRASH_DAYS: '0' } })
+  const app = await buildTestApp(t, { TRASH_DAYS: '0' })
   const owner = await signUp(app)
   const { id } = await createPage(app, owner)
   const url = `/manage/landing_pages/${id}/document`
@@ -101,7 +101,7 @@ t.test('without Redis a write is settled at once, also without a trash', async (
 t.test('while Redis is away a write has no receipt; it gets one when Redis is back in time', async (t) => {
   const redis = await startRedisServer(t)
   const proxy = await createProxy(t, redis.url)
-  const app = await buildTestApp(t, { settings: { REDIS_URL: proxy.url } })
+  const app = await buildTestApp(t, { REDIS_URL: proxy.url })
   const owner = await signUp(app)
   const { id } = await createPage(app, owner)
   const put = (payload: string) =>
@@ -135,7 +135,7 @@ function sendPut (url: string, { headers }: Account, id: string) {
 
 t.test('100 requests of an account may wait; one more is answered at once, without a receipt', async (t) => {
   const redis = await startRedisServer(t)
-  const app = await buildTestApp(t, { settings: { REDIS_URL: redis.url } })
+  const app = await buildTestApp(t, { REDIS_URL: redis.url })
   const url = await listen(app)
   const owner = await signUp(app)
   const { id } = await createPage(app, owner)

@@ -16,8 +16,8 @@ async function replicas (
   otherRedisUrl = redisUrl
 ) {
   const common = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000', ...settings }
-  const one = await buildTestApp(t, { settings: { ...common, REDIS_URL: redisUrl } })
-  const two = await buildTestApp(t, { settings: { ...common, REDIS_URL: otherRedisUrl } })
+  const one = await buildTestApp(t, { ...common, REDIS_URL: redisUrl })
+  const two = await buildTestApp(t, { ...common, REDIS_URL: otherRedisUrl })
   return { one, two, owner: await signUp(one) }
 }
 type Owner = Awaited<ReturnType<typeof signUp>>
@@ -77,8 +77,8 @@ t.test('after a write with an unknown outcome, the old version is served for at 
   }
   const databaseUrl = settings.DATABASE_URL as string
   const proxy = await createProxy(t, databaseUrl)
-  const one = await buildTestApp(t, { settings: { ...settings, DATABASE_URL: proxy.url } })
-  const two = await buildTestApp(t, { settings })
+  const one = await buildTestApp(t, { ...settings, DATABASE_URL: proxy.url })
+  const two = await buildTestApp(t, settings)
   const owner = await signUp(one)
   const [changed, deleted] = [
     await createPage(one, owner, '{"v":1}'),

@@ -11,7 +11,7 @@ import { query } from '../../helpers/servers.ts'
 
 // The versions of pages: any history compared with a model, restores, and the removal of earlier versions.
 
-const app = await buildTestApp(t, { settings: { RATE_LIMIT_PUBLIC: '1000000' } })
+const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 
@@ -294,6 +294,6 @@ t.test('no version outlives a newer one, even if only the older one fits into th
 t.test('the settings limit what the cleanup keeps', async (t) => {
   const { id } = await newPage('[1]', '[2]', '[3]')
   const settings = { DATABASE_URL: database, REVISIONS_MAX: '1', UPLOADS_DIR: app.config.UPLOADS_DIR }
-  await cleanUpPages(await buildTestApp(t, { settings }))
+  await cleanUpPages(await buildTestApp(t, settings))
   t.same(await versionsOf(id), [3, 2])
 })

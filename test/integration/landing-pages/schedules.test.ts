@@ -11,8 +11,8 @@ import { until } from '../../helpers/until.ts'
 
 const base = await testSettings(t)
 const settings = { ...base, REDIS_URL: await claimRedis(t), RATE_LIMIT_PUBLIC: '1000000' }
-const app = await buildTestApp(t, { settings })
-const others = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+const app = await buildTestApp(t, settings)
+const others = [await buildTestApp(t, settings), await buildTestApp(t, settings)]
 const owner = await signUp(app)
 const database = base.DATABASE_URL as string
 

@@ -8,7 +8,7 @@ const SESSION_CHECK = /^execute landfall_\S+: SELECT .* FROM sessions /
 
 t.test('a management request runs the session check and one statement', async (t) => {
   const { settings, during } = await countStatements(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const page = await createPage(app, account)
   const other = await createPage(app, account)
@@ -46,7 +46,7 @@ t.test('a management request runs the session check and one statement', async (t
 
 t.test('a refresh runs one statement, and a malformed token or id runs none', async (t) => {
   const { settings, during } = await countStatements(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const token = { refresh_token: account.refresh_token }
   const refresh = await during(async () =>
@@ -63,7 +63,7 @@ t.test('a refresh runs one statement, and a malformed token or id runs none', as
 
 t.test('a sign-up or sign-in runs one SELECT and one statement that writes everything', async (t) => {
   const { settings, during } = await countStatements(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const email = 'counted@example.com'
   const signedUp = await during(async () => await signUp(app, email))
   const signedIn = await during(async () => t.equal(await signInStatus(app, email), 200))

@@ -59,7 +59,7 @@ t.test('the label is looked for in the first characters of a document', async (t
 
 t.test('reads are those of each of the last 24 hours, with 304s, of all replicas', async (t) => {
   const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const owner = await signUp(app)
   const [page, other] = [await createPage(app, owner), await createPage(app, owner)]
   const { now } = Date
@@ -69,7 +69,7 @@ t.test('reads are those of each of the last 24 hours, with 304s, of all replicas
   })
   for (const hours of [-24, -23, -1, 0, 0, 0]) {
     Date.now = () => startedAt + hours * HOUR_MS
-    const replica = await buildTestApp(t, { settings })
+    const replica = await buildTestApp(t, settings)
     const url = `/landing_pages/${page.public_id}`
     await replica.inject({ url })
     await replica.inject({ url, headers: { 'if-none-match': page.etag } })

@@ -7,7 +7,7 @@ import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../he
 import { until } from '../../helpers/until.ts'
 
 t.test('only a write that changes the page changes updated_at and Last-Modified', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), RATE_LIMIT_PUBLIC: '100000' } })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '100000' })
   const owner = await signUp(app)
   const page = await createPage(app, owner)
   const url = `/manage/landing_pages/${page.id}`
@@ -43,7 +43,7 @@ t.test('only a write that changes the page changes updated_at and Last-Modified'
 
 t.test('a page written by a fast clock keeps its updated_at and has no future Last-Modified', async (t) => {
   const settings = await testSettings(t)
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
   const ahead = new Date(Date.now() + 3_600_000)
@@ -56,19 +56,19 @@ t.test('a page written by a fast clock keeps its updated_at and has no future La
     t.equal(body, document)
     t.equal(headers['last-modified'], undefined)
   }
-  await isNotAhead(await buildTestApp(t, { settings }), '{"hello":"world"}')
+  await isNotAhead(await buildTestApp(t, settings), '{"hello":"world"}')
 
   const written = await sendAs(app, owner, 'PATCH', `/manage/landing_pages/${page.id}`, {
     current_data: { v: 2 }
   })
   t.match(written.json(), { created_at: ahead.toISOString(), updated_at: ahead.toISOString() })
   await isNotAhead(app, '{"v":2}')
-  await isNotAhead(await buildTestApp(t, { settings }), '{"v":2}')
+  await isNotAhead(await buildTestApp(t, settings), '{"v":2}')
 })
 
 t.test('without Redis, a replica serves an outdated document for at most one second', async (t) => {
   const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000' }
-  const [one, two] = [await buildTestApp(t, { settings }), await buildTestApp(t, { settings })]
+  const [one, two] = [await buildTestApp(t, settings), await buildTestApp(t, settings)]
   const owner = await signUp(one)
   const page = await createPage(one, owner, '{"v":1}')
   const read = async () => (await two.inject(`/landing_pages/${page.public_id}`)).body

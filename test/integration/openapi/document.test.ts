@@ -55,7 +55,7 @@ const watch = (message: unknown) => {
 }
 diagnostics.subscribe('fastify.initialization', watch)
 const settings = { ...MAIL, ...await testSettings(t) }
-const app = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
 diagnostics.unsubscribe('fastify.initialization', watch)
 const document = (await app.inject('/openapi.json')).json<Document>()
 const operations = Object.entries(document.paths).flatMap(([path, item]) =>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createPage, NOBODY, sendAs, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, sendAs, signUp } from '../../helpers/app.ts'
 
 // CORS_ORIGINS lists the origins that may call the management API from a browser.
 
@@ -39,7 +39,7 @@ const PREFLIGHT = {
 }
 
 const given = { CORS_ORIGINS: ALLOWED.join(',').replace('app', 'APP'), RATE_LIMIT_PUBLIC: '1000' }
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...given } })
+const app = await buildTestApp(t, given)
 const owner = await signUp(app)
 const page = await createPage(app, owner)
 
@@ -102,7 +102,7 @@ t.test('without CORS_ORIGINS, no origin may read responses', async (t) => {
 })
 
 t.test('with CORS_ORIGINS=*, every origin may read responses, but without credentials', async (t) => {
-  const open = await buildTestApp(t, { settings: { ...await testSettings(t), CORS_ORIGINS: '*' } })
+  const open = await buildTestApp(t, { CORS_ORIGINS: '*' })
   for (const origin of [...ALLOWED, ...OTHERS]) {
     const { headers } = await open.inject({ url: '/auth/me', headers: { origin } })
     t.equal(headers['access-control-allow-origin'], '*', origin)

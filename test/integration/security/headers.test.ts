@@ -51,7 +51,7 @@ type Response = readonly [
 /** Starts an app with these settings and returns one response of each kind. */
 async function responses (t: Test, settings: Record<string, string>): Promise<Response[]> {
   const base = await testSettings(t)
-  const app = await buildTestApp(t, { settings: { ...base, RATE_LIMIT_PUBLIC: '4', ...settings } })
+  const app = await buildTestApp(t, { ...base, RATE_LIMIT_PUBLIC: '4', ...settings })
   const url = await listen(app)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
@@ -136,11 +136,8 @@ t.test('responses have STRICT_TRANSPORT_SECURITY when BASE_URL is an https URL',
 
 t.test('the longest head of a public read fits into the space before its body', async (t) => {
   const app = await buildTestApp(t, {
-    settings: {
-      ...await testSettings(t),
-      BASE_URL: 'https://landfall.test',
-      STRICT_TRANSPORT_SECURITY: 'max-age=63072000; includeSubDomains; preload'
-    }
+    BASE_URL: 'https://landfall.test',
+    STRICT_TRANSPORT_SECURITY: 'max-age=63072000; includeSubDomains; preload'
   })
   const page = await createPage(app, await signUp(app), `{"x":"${'x'.repeat(2000)}"}`)
   const one = connection(t, await listen(app))

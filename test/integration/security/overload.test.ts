@@ -7,7 +7,7 @@ import { until } from '../../helpers/until.ts'
 t.test('over a memory limit, management gets 503, while public reads, files and health go on', async (t) => {
   const origin = 'https://app.example.com'
   const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000', CORS_ORIGINS: origin }
-  const before = await buildTestApp(t, { settings })
+  const before = await buildTestApp(t, settings)
   const owner = await signUp(before)
   const page = await createPage(before, owner)
   const routes = [
@@ -32,7 +32,7 @@ t.test('over a memory limit, management gets 503, while public reads, files and 
     ['/nothing', 404]
   ] as const
   for (const limit of ['MAX_RSS_BYTES', 'MAX_HEAP_BYTES']) {
-    const app = await buildTestApp(t, { settings: { ...settings, [limit]: '1' } })
+    const app = await buildTestApp(t, { ...settings, [limit]: '1' })
     await until(async () => (await sendAs(app, owner, 'GET', '/auth/me')).statusCode === 503)
     for (const [method, url, payload] of routes) {
       const response = await sendAs(app, owner, method, url, payload, { origin })
@@ -53,9 +53,7 @@ t.test('over a memory limit, management gets 503, while public reads, files and 
 })
 
 t.test('while the event loop is delayed, management gets 503 and public reads are served', async (t) => {
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000000', MAX_EVENT_LOOP_DELAY_MS: '50' }
-  })
+  const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000', MAX_EVENT_LOOP_DELAY_MS: '50' })
   const owner = await signUp(app)
   const page = await createPage(app, owner)
   const manage = async () => (await sendAs(app, owner, 'GET', '/auth/me')).statusCode

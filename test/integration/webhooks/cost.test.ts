@@ -10,7 +10,7 @@ const settings: Record<string, string> = { ...await testSettings(t), WEBHOOKS: '
 const url = settings.DATABASE_URL as string
 
 t.test('without webhooks a write reads one entry of an index more; with ten, no statement more', async (t) => {
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const page = await createPage(app, account)
   const runs = watchStatements(app)
@@ -63,7 +63,7 @@ t.test('the next message is found without a look at the others of its webhook', 
       FROM (VALUES (gen_random_uuid()), (gen_random_uuid())) busy (target), generate_series(1, 20000);
     ANALYZE outbox`
   )
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const runs = watchStatements(app)
   const { claimMessage } = await import('../../../src/modules/webhooks/sending/outgoing-repository.ts')
   const first = await claimMessage(app.database, { webhooks: [], accounts: [] }, false)

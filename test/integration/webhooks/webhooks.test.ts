@@ -15,7 +15,7 @@ t.jobs = 4
 
 const mailServer = await startMailServer(t)
 const settings = { ...await testSettings(t), ...RECEIVABLE, ...mailServer.settings }
-const app = await buildTestApp(t, { settings })
+const app = await buildTestApp(t, settings)
 const UNKNOWN = '019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'
 
 async function call (
@@ -139,7 +139,7 @@ t.test('pages that are never public and changes that are refused send nothing', 
 })
 
 t.test('a page that is removed without the trash, or by the operator, sends a message', async (t) => {
-  const noTrash = await buildTestApp(t, { settings: { ...settings, TRASH_DAYS: '0' } })
+  const noTrash = await buildTestApp(t, { ...settings, TRASH_DAYS: '0' })
   const account = await signUp(app)
   const receiver = await startReceiver(t)
   await createWebhook(account, receiver, { events: ['page.deleted'] })
@@ -522,7 +522,7 @@ t.test('a deleted webhook, and those of a deleted account, leave no messages beh
 })
 
 t.test('WEBHOOKS=false turns the routes off', async (t) => {
-  const off = await buildTestApp(t, { settings: { ...settings, WEBHOOKS: 'false' } })
+  const off = await buildTestApp(t, { ...settings, WEBHOOKS: 'false' })
   const account = await signUp(off)
   t.equal((await call(account, 'GET', '/webhooks', undefined, off)).status, 404)
   t.equal((await call(account, 'POST', '/landing_pages', { current_data: {} }, off)).status, 201)

@@ -1,7 +1,7 @@
 import { createServer, request } from 'node:http'
 import type { BrowserContext, Page } from 'playwright-core'
 import t from 'tap'
-import { buildTestApp, listen, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, listen, signInStatus, signUp } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { startMailServer, type MailServer } from '../../helpers/mail-server.ts'
 import { provide } from '../../shared/programs.ts'
@@ -28,7 +28,7 @@ const proxy = createServer((incoming, outgoing) => {
 })
 const BASE_URL = `http://localhost:${await listenOn(t, proxy)}/x`
 
-const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...mail.settings, BASE_URL } })
+const app = await buildTestApp(t, { ...mail.settings, BASE_URL })
 target = await listen(app)
 const browser = await startBrowser(t, provide('chromium'))
 

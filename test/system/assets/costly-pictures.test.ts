@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, signUp } from '../../helpers/app.ts'
 import { jpegOfScans } from '../../helpers/hostile-pictures.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { ask, askPatiently, readAsset, store, watchProcesses, type Variant } from '../../helpers/variants.ts'
@@ -16,7 +16,7 @@ const MAX_SECONDS = 25
 t.test(
   'a picture whose third attempt takes too long has no variants, and others have',
   async (t) => {
-    const app = await buildTestApp(t, { settings: { ...await testSettings(t), IMAGE_WIDTHS: '320' } })
+    const app = await buildTestApp(t, { IMAGE_WIDTHS: '320' })
     const account = await signUp(app)
     const use = watchProcesses(t)
     const slow = await store(app, account, jpegOfScans({ width: 6000, height: 6000 }, SCANS))

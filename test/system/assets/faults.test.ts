@@ -42,7 +42,7 @@ async function paired (app: Awaited<ReturnType<typeof buildTestApp>>): Promise<b
 
 t.test("an upload whose row can't be written leaves no file", async (t) => {
   const settings: Record<string, string> = { ...await testSettings(t), DATABASE_TIMEOUT_MS: '500' }
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const locker = new pg.Client(settings.DATABASE_URL)
   await locker.connect()
@@ -78,7 +78,9 @@ t.test("an upload whose row can't be written leaves no file", async (t) => {
 t.test('an upload whose INSERT has an unknown result keeps its file until the result is known', async (t) => {
   const server = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), DATABASE_URL: server.url, DATABASE_TIMEOUT_MS: '500' }
+    ...await testSettings(t),
+    DATABASE_URL: server.url,
+    DATABASE_TIMEOUT_MS: '500'
   })
   const account = await signUp(app)
   const url = await listen(app)
@@ -97,7 +99,7 @@ t.test('an upload whose INSERT has an unknown result keeps its file until the re
 
 t.test("the size of an upload doesn't change memory use", async (t) => {
   const settings = { ...await testSettings(t), MAX_UPLOAD_BYTES: `${1024 * MEBIBYTE}` }
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const service = await startService(t, settings, SERVE, true)
   const status = async () => await readFile(`/proc/${service.child.pid}/status`, 'utf8').catch(() => '')

@@ -60,13 +60,10 @@ async function behindProxy (t: Test, settings: Record<string, string> = {}): Pro
   const bucket = await createBucket()
   const proxy = await createProxy(t, bucket.AWS_ENDPOINT_URL_S3)
   const app = await buildTestApp(t, {
-    settings: {
-      ...await testSettings(t),
-      ...bucket,
-      AWS_ENDPOINT_URL_S3: new URL(proxy.url).origin,
-      S3_TIMEOUT_MS: '1000',
-      ...settings
-    }
+    ...bucket,
+    AWS_ENDPOINT_URL_S3: new URL(proxy.url).origin,
+    S3_TIMEOUT_MS: '1000',
+    ...settings
   })
   return { app, account: await signUp(app), proxy, url: await listen(app) }
 }
@@ -222,7 +219,7 @@ t.test('a client that disconnects during an upload leaves nothing behind', async
 
 t.test('after SIGKILL during uploads each row has its object, and the sweep removes objects without a row', async (t) => {
   const settings = { ...await testSettings(t), ...await createBucket() }
-  const app = await buildTestApp(t, { settings })
+  const app = await buildTestApp(t, settings)
   const { headers } = await signUp(app)
   const send = async (url: string, bytes: Buffer) => {
     const response = await fetch(`${url}/assets`, {
@@ -319,11 +316,11 @@ t.test('an unusable bucket stops the start with one line that names the setting'
   ]
   for (const [env, says] of hopeless) {
     await t.rejects(
-      buildTestApp(t, { settings: { ...settings, ...bucket, ...env } }),
+      buildTestApp(t, { ...settings, ...bucket, ...env }),
       { message: says },
       String(says)
     )
-    await t.rejects(buildTestApp(t, { settings: { ...settings, ...bucket, ...env } }), {
+    await t.rejects(buildTestApp(t, { ...settings, ...bucket, ...env }), {
       message: /^UPLOADS_URL s3:\/\/\S+ must be [^\n]+$/
     })
   }
@@ -348,7 +345,7 @@ t.test('when access is denied, the log says what to check and contains no secret
 })
 
 t.test('the sweep reads all pages of a long list', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...await createBucket('') } })
+  const app = await buildTestApp(t, await createBucket(''))
   const look = backstage(app)
   const kept = Array.from({ length: 25 }, () => newStorageKey('image/png'))
   await insertAssets(app, await signUp(app), kept)

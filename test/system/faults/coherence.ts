@@ -137,16 +137,15 @@ async function build (t: Test, onCluster: boolean): Promise<World> {
     const databaseProxy = await createProxy(t, databaseUrl)
     databases.push(databaseProxy)
     if (cluster === undefined) redis.push(await createProxy(t, server.url))
-    apps.push(await buildTestApp(t, {
-      settings: {
+    apps
+      .push(await buildTestApp(t, {
         ...settings,
         DATABASE_URL: databaseProxy.url,
         REDIS_URL: cluster?.url ?? redis[replica]?.url,
         CACHE_MAX_BYTES: CACHE_MAX_BYTES[replica],
         RATE_LIMIT_PUBLIC: '2000000000',
         ACCESS_TOKEN_TTL: '86400'
-      }
-    }))
+      }))
   }
   // Records the order of writes in PostgreSQL, because clients can't tell the order of concurrent writes. A
   // deletion is a version with the same document.

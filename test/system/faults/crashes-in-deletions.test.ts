@@ -73,7 +73,7 @@ t.test('after SIGKILL at any step of the deletion of an account, all of it is de
   await victim.restart()
   await load()
 
-  const replica = await buildTestApp(t, { settings })
+  const replica = await buildTestApp(t, settings)
   // The claims of the killed process lapse.
   await until(async () => {
     await resumeDeletions(replica)

@@ -53,7 +53,7 @@ t.test('200 sign-ins at once fail no read, and excess sign-ins get 503 with Retr
 })
 
 t.test('a read that arrives after hundreds of sign-ins is answered before most of them begin', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), ...SETTINGS } })
+  const app = await buildTestApp(t, SETTINGS)
   const owner = await signUp(app)
   const page = await createPage(app, owner)
   const { passwordHash } = await app.database.user.findUniqueOrThrow({ where: { id: owner.user.id } })

@@ -17,8 +17,7 @@ const isAnswered = async (client: Connection): Promise<boolean> =>
   })
 
 t.test('connections beyond the limit are closed, earlier ones are served, and a closed one frees its place', async (t) => {
-  const url =
-    await listen(await buildTestApp(t, { settings: { ...await testSettings(t), MAX_CONNECTIONS: '3' } }))
+  const url = await listen(await buildTestApp(t, { MAX_CONNECTIONS: '3' }))
   const clients: Connection[] = []
   for (let n = 0; n < 3; n++) {
     const client = connection(t, url)
@@ -86,7 +85,7 @@ t.test("workers at their limit close new connections and don't pass them to each
 })
 
 t.test('an answered connection may stay idle for longer than HEADERS_TIMEOUT_MS', async (t) => {
-  const app = await buildTestApp(t, { settings: { ...await testSettings(t), HEADERS_TIMEOUT_MS: '200' } })
+  const app = await buildTestApp(t, { HEADERS_TIMEOUT_MS: '200' })
   const client = connection(t, await listen(app))
   t.ok(await isAnswered(client))
   await Promise.race([once(client.socket, 'close'), sleep(1000)])

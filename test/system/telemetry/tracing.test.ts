@@ -192,12 +192,9 @@ t.test('a request is one trace with its statements, and its log line has the tra
 t.test('the settings decide what is sampled, and whether the client may decide', async (t) => {
   const collector = await startCollector(t)
   const app = await buildTestApp(t, {
-    settings: {
-      ...await testSettings(t),
-      ...jsonTo(collector.url),
-      OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
-      OTEL_TRACES_SAMPLER_ARG: '0'
-    }
+    ...jsonTo(collector.url),
+    OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+    OTEL_TRACES_SAMPLER_ARG: '0'
   })
   const { headers } = await signUp(app)
   await app.inject({ url: '/auth/me', headers: { ...headers, traceparent: `00-${TRACE}-${PARENT}-00` } })
@@ -215,7 +212,9 @@ t.test("the span of a failed request has the error's code and not its message", 
   const collector = await startCollector(t)
   const postgres = await startPostgresServer(t)
   const app = await buildTestApp(t, {
-    settings: { DATABASE_URL: postgres.url, UPLOADS_DIR: temporaryFolder(t), ...jsonTo(collector.url) }
+    DATABASE_URL: postgres.url,
+    UPLOADS_DIR: temporaryFolder(t),
+    ...jsonTo(collector.url)
   })
   const { headers } = await signUp(app)
   const taken = {
@@ -254,9 +253,7 @@ t.test('all workers send spans', async (t) => {
 
 t.test('spans are sent as protobuf by default', async (t) => {
   const collector = await startCollector(t)
-  const app = await buildTestApp(t, {
-    settings: { ...await testSettings(t), OTEL_EXPORTER_OTLP_ENDPOINT: collector.url }
-  })
+  const app = await buildTestApp(t, { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
   await signUp(app)
   await app.close()
   t.equal(collector.requests[0]?.headers['content-type'], 'application/x-protobuf')

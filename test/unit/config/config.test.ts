@@ -261,7 +261,7 @@ t.test('public URLs are converted to ASCII and lose their trailing slashes', asy
 })
 
 t.test('URLs in responses begin with BASE_URL in ASCII, including its path', async (t) => {
-  const app = await buildTestApp(t, { settings: { BASE_URL: 'https://例え.jp/Säle/' } })
+  const app = await buildTestApp(t, { BASE_URL: 'https://例え.jp/Säle/' })
   const owner = await signUp(app)
   const base = 'https://xn--r8jz45g.jp/S%C3%A4le'
   for (let n = 0; n < 2; n++) {
