@@ -51,6 +51,8 @@ export interface WriteConditions {
   readonly unmodifiedSince: Date | null
 }
 
+export const NO_CONDITIONS: WriteConditions = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }
+
 /** A tag of a record or of a document. Others match no page, and their numbers may be too large for SQL. */
 const TAG_OF_A_PAGE = /^[\w-]{43}(\.[1-9]\d{0,17}(\.\d{1,15})?)?$/
 

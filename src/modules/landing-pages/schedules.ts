@@ -6,6 +6,7 @@ import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { Semaphore } from '../../infra/system/semaphore.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { findDraft } from './draft-repository.ts'
+import { NO_CONDITIONS } from './etag.ts'
 import { findPage } from './landing-page-repository.ts'
 import { untilWritten, writeAndPublish } from './manage/write-checks.ts'
 import { clearTime, findSchedule, readDueTimes, type DueTime } from './schedule-repository.ts'
@@ -32,8 +33,6 @@ const MAX_DELAY_MS = 150
 
 /** Accounts whose changes a process makes at the same time. */
 const MAX_ACCOUNTS = 3
-
-const UNCONDITIONAL = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }
 
 /** Makes the changes whose times have come. All processes do so at the same time. */
 class ScheduleRunner {
@@ -133,8 +132,8 @@ class ScheduleRunner {
     const page = await writeAndPublish(
       { server: this.#app },
       draft === null
-        ? changeState(database, writer, id, publishes ? 'publish' : 'unpublish', UNCONDITIONAL)
-        : replacePage(database, writer, id, draft.document, UNCONDITIONAL, { isDraft: true })
+        ? changeState(database, writer, id, publishes ? 'publish' : 'unpublish', NO_CONDITIONS)
+        : replacePage(database, writer, id, draft.document, NO_CONDITIONS, { isDraft: true })
     )
     if (page === null) return false
     this.results.ok++

@@ -1,7 +1,7 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import type { WriteConditions } from './etag.ts'
+import { NO_CONDITIONS, type WriteConditions } from './etag.ts'
 import { MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
 import { queueSql, QUEUED_KEYS, queueValues, type Queued } from './outbox-repository.ts'
 
@@ -60,9 +60,7 @@ const remove = async (
     authorType: writer?.author.type ?? null,
     authorName: writer?.author.name ?? null,
     wasDeleted: wasDeleted ?? null,
-    ifMatch: null,
-    ifNoneMatch: null,
-    unmodifiedSince: null,
+    ...NO_CONDITIONS,
     ...conditions,
     // Other pages are from the trash, or their account goes, too.
     tellsWebhooks: writer !== undefined || publicId !== undefined,

@@ -7,7 +7,6 @@ import { conditionalRead, errors, IdParams, nothing, WriteConditions } from '../
 import { discardDraft, findDraft, writeDraft, type Draft } from '../draft-repository.ts'
 import { documentValidators, draftValidators } from '../etag.ts'
 import { Document, DOCUMENT } from '../schemas.ts'
-import type { LandingPage } from '../landing-page-repository.ts'
 import { findSchedule } from '../schedule-repository.ts'
 import { sendUnlessKnown } from './record.ts'
 import { documentOfOwner, findOwnPage, findOwnPageAndDraft, untilWritten,
@@ -77,7 +76,8 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true
   }, async (request, reply) => {
     const document = await documentOfOwner(request) as string // required by the schema
-    return sendWrittenDraft(reply, await putDraft(request, document))
+    const attempt = draftAttempt(request, false)
+    return sendWrittenDraft(reply, await untilWritten(async () => await attempt(async () => document)))
   })
 
   app.delete(url, { schema: deleteDraftSchema, config }, async (request, reply) => {
@@ -98,30 +98,29 @@ interface WrittenDraft {
 }
 
 /**
- * Writes the draft of the page that a request names.
+ * Returns an attempt to write the draft of the page that a request names. It changes what is in the draft, or
+ * in the document if there is no draft. The same bytes change nothing.
  *
+ * @param isPatch whether the preconditions name the document if there is no draft
  * @throws {NotFoundError} 404
  * @throws {ConflictError} 409 if it is scheduled
  * @throws {PreconditionFailedError} 412
  */
-const putDraft = async (request: FastifyRequest, document: string): Promise<WrittenDraft> =>
-  await untilWritten(async () => {
+export const draftAttempt =
+  (request: FastifyRequest, isPatch: boolean): PatchAttempt<WrittenDraft> => async (change) => {
+    const { database } = request.server
     const { page, draft: read } = await findOwnPageAndDraft(request)
     if (read !== null) checkPreconditions(request, draftValidators(read))
+    else if (isPatch) checkPreconditions(request, documentValidators(page))
     else if (request.headers['if-match'] !== undefined) {
       throw new PreconditionFailedError('If-Match', undefined)
     }
     await checkUnscheduled(request, page.id)
-    return await replaceDraft(request, page, read, document)
-  })
-
-/** Patches the draft of the page that a request names, or begins one from the document. */
-export const draftAttempt = (request: FastifyRequest): PatchAttempt<WrittenDraft> => async (patched) => {
-  const { page, draft: read } = await findOwnPageAndDraft(request)
-  checkPreconditions(request, read === null ? documentValidators(page) : draftValidators(read))
-  await checkUnscheduled(request, page.id)
-  return await replaceDraft(request, page, read, await patched(read?.document ?? page.currentData))
-}
+    const document = await change(read?.document ?? page.currentData)
+    if (read?.contentHash === contentHash(document)) return { draft: read, isNew: false }
+    const draft = await writeDraft(database, request.caller, page, read, document)
+    return draft && { draft, isNew: read === null }
+  }
 
 /** @throws {ConflictError} 409 if the draft of a page is scheduled: what was reviewed is what is published */
 async function checkUnscheduled ({ server }: FastifyRequest, pageId: string): Promise<void> {
@@ -130,18 +129,6 @@ async function checkUnscheduled ({ server }: FastifyRequest, pageId: string): Pr
   throw new ConflictError([
     `The draft is scheduled to be published at ${time}, and cannot be changed until then`
   ])
-}
-
-/** The same bytes change nothing. */
-async function replaceDraft (
-  { server, caller }: FastifyRequest,
-  page: LandingPage,
-  read: Draft | null,
-  document: string
-): Promise<WrittenDraft | null> {
-  if (read?.contentHash === contentHash(document)) return { draft: read, isNew: false }
-  const draft = await writeDraft(server.database, caller, page, read, document)
-  return draft === null ? null : { draft, isNew: read === null }
 }
 
 /** Answers a write of a draft. */

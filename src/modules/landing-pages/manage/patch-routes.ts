@@ -124,7 +124,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const patch = await sentPatch(request)
     if (!request.caller.seesDocuments && hasTest(patch)) throw new InsufficientScopeError('pages:read')
-    return sendWrittenDraft(reply, await apply(patch, draftAttempt(request)))
+    return sendWrittenDraft(reply, await apply(patch, draftAttempt(request, true)))
   })
 }
 

@@ -9,7 +9,7 @@ import { conditionalRead, errors, IdParams, MALFORMED_JSON, PublishHeaders, RECE
   response } from '../../../http/schemas.ts'
 import { recordValidators } from '../etag.ts'
 import { findPage } from '../landing-page-repository.ts'
-import { findRevision, listRevisions, type Revision } from '../revision-repository.ts'
+import { findRevision, listRevisions, type Revision, type RevisionDocument } from '../revision-repository.ts'
 import { Document, LandingPage } from '../schemas.ts'
 import { sendRecord, sendUnlessKnown } from './record.ts'
 import { ownPage, replaceDocument } from './write-checks.ts'
@@ -95,27 +95,27 @@ export const revisionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.get(`${url}/:version`, { schema: getRevisionSchema }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
-    const revision = await findRevision(database, userId, id, versionOf(request))
-    if (revision === null) throw new NotFoundError()
-    const validators = { etag: entityTag(revision.contentHash), modifiedAt: revision.createdAt }
-    return sendUnlessKnown(request, reply, validators, revision.document)
+    const { document, contentHash, createdAt } = await findOwnRevision(request)
+    return sendUnlessKnown(request, reply, { etag: entityTag(contentHash), modifiedAt: createdAt }, document)
   })
 
   app.post(`${url}/:version/restore`, { schema: restoreRevisionSchema }, async (request, reply) => {
-    const { userId, id } = ownPage(request)
-    const version = versionOf(request)
-    const revision = await findRevision(database, userId, id, version)
-    if (revision === null) throw new NotFoundError()
-    return sendRecord(
-      reply,
-      await replaceDocument(request, revision.document, recordValidators, { restoredFrom: version })
-    )
+    const { document } = await findOwnRevision(request)
+    const fields = { restoredFrom: versionOf(request) }
+    return sendRecord(reply, await replaceDocument(request, document, recordValidators, fields))
   })
 }
 
 /** Returns the path parameter `version`, which the schema has checked. */
 const versionOf = ({ params }: FastifyRequest): bigint => BigInt((params as { version: string }).version)
+
+/** Returns the version that a request names. @throws {NotFoundError} 404 */
+async function findOwnRevision (request: FastifyRequest): Promise<RevisionDocument> {
+  const { userId, id } = ownPage(request)
+  const revision = await findRevision(request.server.database, userId, id, versionOf(request))
+  if (revision === null) throw new NotFoundError()
+  return revision
+}
 
 const revisionRecord = (revision: Revision) => ({
   ...recordOf(revision),

@@ -6,7 +6,7 @@ import { failedPrecondition, type Validators } from '../../../http/conditional-r
 import { clock } from '../../../infra/system/clock.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
-import { recordTag, recordValidators, writeConditions, type WriteConditions } from '../etag.ts'
+import { NO_CONDITIONS, recordTag, recordValidators, writeConditions, type WriteConditions } from '../etag.ts'
 import { findPage, type LandingPage } from '../landing-page-repository.ts'
 import { removePage } from '../trash-repository.ts'
 import { changeState, replacePage, type Replacement, type StateChange,
@@ -131,11 +131,9 @@ export type PatchAttempt<Written> = (
 ) => Promise<Written | null>
 
 /** The conditions of a write in place of a version that was read. */
-export const onlyThisVersion = (page: LandingPage): WriteConditions => ({
-  ifMatch: [recordTag(page)],
-  ifNoneMatch: null,
-  unmodifiedSince: null
-})
+export const onlyThisVersion = (page: LandingPage): WriteConditions => (
+  { ...NO_CONDITIONS, ifMatch: [recordTag(page)] }
+)
 
 /**
  * Replaces the document of the page that a request names, under the conditions of the request, and publishes
