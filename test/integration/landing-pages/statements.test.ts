@@ -1,6 +1,6 @@
 import t from 'tap'
 import { buildTestApp, createPage, NOBODY, sendAs, signInStatus, signUp } from '../../helpers/app.ts'
-import { countStatements } from '../../helpers/statements.ts'
+import { countStatements, recordUses } from '../../helpers/statements.ts'
 
 // The number of statements per request, counted in PostgreSQL's own log.
 
@@ -12,6 +12,7 @@ t.test('a management request runs the session check and one statement', async (t
   const account = await signUp(app)
   const page = await createPage(app, account)
   const other = await createPage(app, account)
+  await recordUses(app)
   const of = (id: string) => `/manage/landing_pages/${id}`
 
   const create = /: WITH created AS \( INSERT INTO landing_pages /
