@@ -242,7 +242,7 @@ t.test('whatever is asked of two replicas, a page, its draft and its history are
       t.same(states.slice(0, model.versions.length), model.versions.map(({ text: _text, ...state }) => state))
       if (!t.passing()) throw new Error('differs from the model')
     }),
-    { numRuns: 200 }
+    { numRuns: 100 }
   )
 })
 
