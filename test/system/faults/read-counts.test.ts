@@ -66,15 +66,14 @@ async function readPage (
   t.same(await send(t, url, Array<Read>(times).fill({ publicId })), { 200: times })
 }
 
-/** The reads of a page in the last 24 hours, with 200 and with 304. */
-async function counted (owner: Owner, url: string, { id }: CreatedPage): Promise<[number, number]> {
-  const { text } = await owner.call('GET', `${url}/manage/landing_pages/${id}/reads`)
-  let [reads, notModified] = [0, 0]
-  for (const point of JSON.parse(text) as { reads: number, not_modified: number }[]) {
-    reads += point.reads
-    notModified += point.not_modified
-  }
-  return [reads, notModified]
+/** The reads of each page, with 200 and with 304, in the order of their creation. */
+async function counted (database: string): Promise<[number, number][]> {
+  const rows = await query(
+    database,
+    `SELECT coalesce(sum(reads), 0) AS reads, coalesce(sum(not_modified), 0) AS not_modified
+    FROM landing_pages LEFT JOIN landing_page_reads_hourly ON page_id = id GROUP BY id ORDER BY id`
+  )
+  return rows.map(({ reads, not_modified: notModified }) => [Number(reads), Number(notModified)])
 }
 
 t.test('the counts of 20,000 reads of three processes that stop are exact', async (t) => {
@@ -114,8 +113,7 @@ t.test('the counts of 20,000 reads of three processes that stop are exact', asyn
     )
   }
   t.same(await Promise.all(replicas.map(async ({ end }) => await end('SIGTERM'))), [0, 0, 0])
-  const { url } = await start(t, database)
-  for (const [index, page] of pages.entries()) t.same(await counted(owner, url, page), expected[index])
+  t.same(await counted(database), expected)
 })
 
 t.test('reads during an outage of PostgreSQL are counted after it', async (t) => {
@@ -134,8 +132,7 @@ t.test('reads during an outage of PostgreSQL are counted after it', async (t) =>
   await until(async () => await metric('landfall_counted_reads_total{result="stored"}') >= 1000)
   await readPage(t, url, page, 1)
   t.equal(await end('SIGTERM'), 0)
-  const { url: other } = await start(t, database)
-  t.same(await counted(owner, other, page), [6101, 0])
+  t.same(await counted(database), [[6101, 0]])
 })
 
 t.test('a report whose response is lost is not counted twice', async (t) => {
@@ -159,8 +156,7 @@ t.test('a report whose response is lost is not counted twice', async (t) => {
   await proxy.restore()
   await until(async () => await metric('landfall_read_reports_total{result="ok"}') >= 2)
   t.equal(await end('SIGTERM'), 0)
-  const { url: next } = await start(t, database)
-  t.same(await counted(owner, next, page), [520, 0])
+  t.same(await counted(database), [[520, 0]])
 })
 
 t.test('a process that stops while PostgreSQL does not answer ends, and logs what is lost', async (t) => {
