@@ -102,7 +102,8 @@ t.test('the service stops reading from a client that does not read its responses
 
 t.test('shutdown closes a connection whose client does not read the refusal of its CONNECT', async (t) => {
   const app = await buildTestApp(t, { SHUTDOWN_TIMEOUT_MS: '500' })
-  const { port } = new URL(await listen(app))
+  const url = await listen(app)
+  const { port } = new URL(url)
   const client = connect(Number(port), '127.0.0.1').on('error', () => {}).pause()
   t.teardown(() => client.destroy())
   const [served] = await once(app.server, 'connection') as [Socket]
@@ -112,7 +113,13 @@ t.test('shutdown closes a connection whose client does not read the refusal of i
   client.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n')
   await asked
   t.notOk(served.destroyed, 'the refusal waits to be sent')
+  const incomplete = connection(t, url)
+  const head = { 'Content-Type': 'application/json', 'Content-Length': '100' }
+  const begun = once(app.server, 'request')
+  incomplete.send(`${requestOf('/auth/sign_in', head, 'POST')}{`)
+  await begun
   await app.shutDown()
   await app.close()
   t.ok(served.destroyed)
+  await incomplete.rest()
 })

@@ -1,13 +1,15 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { PASSWORD, testSettings } from '../../helpers/app.ts'
 import { ask, Owner } from '../../helpers/client.ts'
 import { claimRedis, freePort, listen } from '../../helpers/servers.ts'
-import { runService, startService, type Service } from '../../helpers/service.ts'
+import { runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 const settings = async (t: Test): Promise<Record<string, string>> => ({
@@ -43,24 +45,30 @@ const linesOf = (output: string): Record<string, unknown>[] =>
 const statusOf = async (url: string): Promise<number> => (await ask(url, '')).status
 
 t.test('a failed start logs the reason once and leaves no process behind', async (t) => {
-  const base = await settings(t)
+  const two = await settings(t)
+  const { REDIS_URL: _redisUrl, WEB_CONCURRENCY: _two, ...one } = two
+  const file = join(temporaryFolder(t), 'file')
+  writeFileSync(file, '')
   const taken = String(await listen(t, createServer()))
-  const starts = [
-    ['a port that is taken', { PORT: taken }, /Port \d+ of 127\.0\.0\.1 is in use .* set PORT/],
+  const starts: [name: string, env: Record<string, string>, reason: RegExp][] = [
+    ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
+    ['a data folder that is a file', { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) }, /DATA_DIR/],
+    ['an uploads folder that is a file', { ...one, UPLOADS_DIR: file }, /UPLOADS_DIR/],
+    ['a port that is taken', { ...one, PORT: taken }, /Port \d+ of 127\.0\.0\.1 is in use .* set PORT/],
     [
-      'a metrics port that is taken',
-      { OPS_PORT: taken },
+      'a metrics port that is taken, with workers',
+      { ...two, OPS_PORT: taken },
       /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/
     ],
-    ['no Redis', { REDIS_URL: '' }, /WEB_CONCURRENCY must be 1 without REDIS_URL/],
+    ['workers without Redis', { ...two, REDIS_URL: '' }, /WEB_CONCURRENCY must be 1 without REDIS_URL/],
     [
-      'no PostgreSQL',
-      { DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },
+      'workers without PostgreSQL',
+      { ...two, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },
       /127\.0\.0\.1/
     ]
-  ] as [string, Record<string, string>, RegExp][]
+  ]
   await Promise.all(starts.map(async ([name, env, reason]) => {
-    const { code, output } = await runService(t, { PORT: '0', ...base, ...env })
+    const { code, output } = await runService(t, { PORT: '0', ...env })
     const said = output.split('\n').filter((line) => line.includes('"level":60,'))
     t.equal(code, 1, name)
     t.equal(said.length, 1, name)

@@ -1,12 +1,10 @@
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { PASSWORD, startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
+import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
-import { freePort, listen, type Teardown } from '../../helpers/servers.ts'
+import { freePort, type Teardown } from '../../helpers/servers.ts'
 import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
 
 const signIn = async (url: string, { email }: Owner): Promise<number> =>
@@ -74,66 +72,6 @@ t.test('the embedded service keeps all data across SIGKILL, SIGINT and SIGTERM',
     await check(t, service.url, stored)
   })
   t.equal(await service.end('SIGTERM'), 0)
-})
-
-t.test('a failed start logs the reason in one line and leaves nothing behind', async (t) => {
-  const closed = await freePort()
-  const file = join(temporaryFolder(t), 'file')
-  writeFileSync(file, '')
-  const database = { ...await testSettings(t), LOG_LEVEL: 'info' }
-  const taken = String(await listen(t, createServer()))
-  const starts = [
-    ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
-    [
-      'no PostgreSQL',
-      { ...database, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${closed}/x` },
-      /Landfall could not start: .*127\.0\.0\.1/
-    ],
-    [
-      'a data folder that is a file',
-      { DATA_DIR: file, UPLOADS_DIR: temporaryFolder(t) },
-      /Landfall could not start: .*DATA_DIR/
-    ],
-    [
-      'an uploads folder that is a file',
-      { ...database, UPLOADS_DIR: file },
-      /Landfall could not start: .*UPLOADS_DIR/
-    ],
-    [
-      'a port that is taken',
-      { ...database, PORT: taken },
-      /Landfall could not start: Port \d+ of 127\.0\.0\.1 is in use by another process: stop it, or set PORT to/
-    ]
-  ] as [string, Record<string, string>, RegExp][]
-  await Promise.all(starts.map(async ([name, env, reason]) => {
-    const { code, output } = await runService(t, { PORT: '0', ...env })
-    t.equal(code, 1, name)
-    t.match(output, reason, name)
-    t.match(JSON.parse(output.trim().split('\n').at(-1) as string), { level: 60 }, name)
-    t.notMatch(output, /hunter2|\n\s+at /, `${name}: no password, no stack`)
-  }))
-})
-
-t.test('SIGTERM finishes the requests in flight and waits for no idle connection or incomplete request', async (t) => {
-  const service = await startServiceOnPostgres(t, { LOG_LEVEL: 'info', SHUTDOWN_TIMEOUT_MS: '2000' })
-  const sockets = [
-    '',
-    'GET /health',
-    'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{'
-  ]
-    .map((start) => {
-      const socket = connect(Number(new URL(service.url).port), 'localhost', () => socket.write(start))
-      socket.on('error', () => {})
-      return socket
-    })
-  const owner = await Owner.signUp(service.url)
-  const inFlight = Array.from({ length: 8 }, async () => await signIn(service.url, owner))
-  await Promise.race(inFlight) // the other requests have arrived by now
-  const ending = service.end('SIGTERM')
-  t.same(await Promise.all(inFlight), Array(8).fill(200))
-  t.equal(await ending, 0)
-  t.match(service.output(), /"msg":"shutting down after[^\n]*\n(.*\n)*.*"msg":"closed"/)
-  for (const socket of sockets) socket.destroy()
 })
 
 t.test('SIGTERM cuts off no response that is being sent, and waits for no request that has only begun', async (t) => {
