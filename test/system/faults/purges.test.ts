@@ -7,8 +7,6 @@ import { startService } from '../../helpers/service.ts'
 // Purges of a CDN by a process whose clock is wrong.
 
 const INTERVAL_MS = 5_000
-/** More than the two intervals between three requests, and the checks of the queue. */
-const LIMIT_MS = 40_000
 
 t.jobs = 2
 
@@ -30,6 +28,5 @@ for (const [name, shift] of [['ahead', 3_600_000], ['behind', -3_600_000]] as co
     const [refused, first] = cdn.requests
     t.ok(first!.at - refused!.at >= INTERVAL_MS, 'tried again')
     t.ok(second.at - first!.at >= INTERVAL_MS, 'purged once more')
-    t.ok(second.at - refused!.at < LIMIT_MS, 'in time')
   })
 }
