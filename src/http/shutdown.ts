@@ -6,7 +6,8 @@ import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../infra/system/clock.ts'
 import { announceClose } from './responses.ts'
-import { currentResponse, isConnected, shortenAcceptQueue } from './hardening/node-internals.ts'
+import { currentResponse, isConnected, shortenAcceptQueue,
+  tellsCurrentResponse } from './hardening/node-internals.ts'
 
 // The four phases of the shutdown are explained in docs/adr/0015-shutdown-in-phases.md. `shutDown()` runs the
 // first three, `close()` the last one.
@@ -110,10 +111,11 @@ class Shutdown {
     this.#start()
     this.#isFinishing = true
     const finishingSince = clock.now()
+    const canFindIncomplete = tellsCurrentResponse()
     const { server, log } = this.#app
     const poll = setInterval(() => {
       server.closeIdleConnections()
-      if (clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
+      if (!canFindIncomplete || clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
       for (const socket of this.#sockets) {
         if (currentResponse(socket) === undefined && socket.writableLength === 0) socket.destroy()
       }
