@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { checkPreconditions, contentHash, isNotModified } from './conditional-requests.ts'
-import { entityTag, preferredEncoding } from './content-encoding.ts'
+import { ENCODINGS, entityTag, preferredEncoding } from './content-encoding.ts'
 import { sendWithoutBody } from './responses.ts'
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -20,8 +20,9 @@ export interface BuiltFile {
   /** The hash of the uncompressed bytes. */
   readonly hash: string
   readonly bytes: Buffer
-  /** The Brotli-compressed bytes; undefined without them. */
-  readonly br: Buffer | undefined
+  /** The compressed bytes, as far as there are any. */
+  readonly br?: Buffer | undefined
+  readonly gzip?: Buffer
 }
 
 /** The files have no date, only tags. */
@@ -42,15 +43,16 @@ export function readBuiltFile (path: string): BuiltFile {
 export function sendBuiltFile (
   request: FastifyRequest,
   reply: FastifyReply,
-  { type, hash, bytes, br }: BuiltFile
+  { type, hash, bytes, br, gzip }: BuiltFile
 ): FastifyReply {
-  const isCompressed = br !== undefined && preferredEncoding(request.headers['accept-encoding']) === 'br'
-  const [etag, other] = isCompressed ? [entityTag(hash, 'br'), entityTag(hash)]
-    : [entityTag(hash), entityTag(hash, 'br')]
-  const validators = { etag, otherTags: [other], ...UNDATED }
+  const compressed = { br, gzip, identity: undefined }
+  const preferred = preferredEncoding(request.headers['accept-encoding'])
+  const encoding = compressed[preferred] === undefined ? 'identity' : preferred
+  const otherTags = ENCODINGS.filter((other) => other !== encoding).map((other) => entityTag(hash, other))
+  const validators = { etag: entityTag(hash, encoding), otherTags, ...UNDATED }
   checkPreconditions(request, validators)
-  reply.headers({ etag, vary: 'Accept-Encoding' })
+  reply.headers({ etag: validators.etag, vary: 'Accept-Encoding' })
   if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
-  if (isCompressed) reply.header('content-encoding', 'br')
-  return reply.type(type).send(isCompressed ? br : bytes)
+  if (encoding !== 'identity') reply.header('content-encoding', encoding)
+  return reply.type(type).send(compressed[encoding] ?? bytes)
 }

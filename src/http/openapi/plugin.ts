@@ -91,22 +91,23 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
     }
   })
 
-  const documents = new Map<string, Promise<BuiltFile>>()
+  const documents = new Map<string, BuiltFile>()
   /** Sends the document. The server is relative to its URL, so that it also holds behind a proxy. */
   async function sendDocument (
     request: FastifyRequest,
     reply: FastifyReply,
     server: string
   ): Promise<FastifyReply> {
-    const document = documents.get(server) ?? createDocument(server)
+    const document = documents.get(server) ?? await createDocument(server)
     documents.set(server, document)
-    return sendBuiltFile(request, reply, await document)
+    return sendBuiltFile(request, reply, document)
   }
 
   async function createDocument (server: string): Promise<BuiltFile> {
     const bytes = Buffer
       .from(JSON.stringify({ ...app.swagger(), servers: [{ url: server, description: 'this host' }] }))
-    return { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br: await compress.br(bytes) }
+    const [br, gzip] = await Promise.all([compress.br(bytes), compress.gzip(bytes)])
+    return { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br, gzip }
   }
 
   app.get(

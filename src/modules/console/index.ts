@@ -43,7 +43,7 @@ export const consoleRoutes: FastifyPluginAsync<{ readonly folder?: string }> = a
     if (files === undefined) throw new ConsoleNotBuiltError()
     const bytes = Buffer.from(JSON.stringify(settingsFor(app, files.page.hash)))
     reply.header('cache-control', 'no-cache')
-    sendBuiltFile(request, reply, { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes, br: undefined })
+    sendBuiltFile(request, reply, { type: JSON_CONTENT_TYPE, hash: contentHash(bytes), bytes })
   })
 
   app.get<{ Params: { '*': string } }>('/console/*', (request, reply) => {

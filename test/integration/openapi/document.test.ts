@@ -9,6 +9,7 @@ import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { MAIL } from '../../../scripts/generate-client.ts'
+import { compress } from '../../../src/http/content-encoding.ts'
 import { VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, NOBODY, sendAs, testSettings } from '../../helpers/app.ts'
 
@@ -219,19 +220,24 @@ t.test('the document is compressed, cacheable, and readable by every origin', as
     const get = async (headers: Record<string, string>, method: 'GET' | 'HEAD' = 'GET') =>
       await sendAs(app, NOBODY, method, path, undefined, headers)
     const plain = await get({})
-    for (const [encoding, etag] of [['identity', /^"[\w-]{43}"$/], ['br', /^"[\w-]{43}-br"$/]] as const) {
+    const encodings = [
+      ['identity', /^"[\w-]{43}"$/, (bytes: Buffer) => bytes],
+      ['br', /^"[\w-]{43}-br"$/, brotliDecompressSync],
+      ['gzip', /^"[\w-]{43}-gzip"$/, gunzipSync]
+    ] as const
+    for (const [encoding, etag, decode] of encodings) {
       const accept = { 'accept-encoding': encoding }
       const response = await get(accept)
       t.match(response.headers, {
         'content-type': 'application/json; charset=utf-8',
-        'content-encoding': encoding === 'br' ? 'br' : undefined,
+        'content-encoding': encoding === 'identity' ? undefined : encoding,
         etag,
         vary: 'Accept-Encoding',
         'access-control-allow-origin': '*',
         'cache-control': 'no-cache'
       }, path)
       const { rawPayload } = response
-      t.ok((encoding === 'br' ? brotliDecompressSync(rawPayload) : rawPayload).equals(plain.rawPayload), path)
+      t.ok(decode(rawPayload).equals(plain.rawPayload), path)
       const known = { ...accept, 'if-none-match': String(response.headers.etag) }
       for (const method of ['GET', 'HEAD'] as const) {
         t.match(await get(known, method), { statusCode: 304, body: '', headers: { vary: 'Accept-Encoding' } })
@@ -240,6 +246,16 @@ t.test('the document is compressed, cacheable, and readable by every origin', as
       t.match(await get(accept, 'HEAD'), { body: '', headers: { etag: tag, 'content-length': length } })
     }
   }
+})
+
+t.test('after a compression of the document has failed, the next request gets it', async (t) => {
+  const fresh = await buildTestApp(t)
+  const { restore } = t.intercept(compress, 'br', {
+    value: async () => await Promise.reject(new Error('out of memory'))
+  })
+  await t.rejects(fresh.inject('/openapi.json'), /NOT AS DESCRIBED: GET 500/) // which no route should have
+  restore()
+  t.equal((await fresh.inject('/openapi.json')).statusCode, 200)
 })
 
 t.test('the files of the reference page are cacheable, and readable by every origin', async (t) => {
