@@ -7,12 +7,11 @@ import { Readers, statuses, type Read } from './readers.ts'
 import { createMigratedDatabase, createProxy, freePort, startRedisServer, type Proxy,
   type Teardown } from './servers.ts'
 import { startService, temporaryFolder, type Service } from './service.ts'
+import { slackMs } from './slack.ts'
 import { until } from './until.ts'
 
 // Two replicas on one Redis, or on a Redis Cluster, and a steady load of reads, half of which need Redis.
 
-/** Allowance for a busy machine, which is added to promised times, in milliseconds. */
-export const SLACK_MS = 3000
 /** RATE_LIMIT_PUBLIC of the replicas. The load comes from an allowed host and doesn't reach it. */
 export const LIMIT = 12
 /** CACHE_MAX_BYTES: space for the document that is read all the time and a few others. */
@@ -271,7 +270,7 @@ export function expectCoherentReads (t: Test, reads: readonly Read[], pages: rea
   t.same(statuses(reads), { 200: reads.length }, `${reads.length} reads`)
   t.same(turnedBack(reads), [], 'no older version after a newer one')
   const staleMs = longestStaleness(reads, pages)
-  t.ok(staleMs < 2000 + SLACK_MS, `stale for ${staleMs} ms`)
+  t.ok(staleMs < 2000 + slackMs(), `stale for ${staleMs} ms`)
   t.comment(`${t.name}: ${reads.length} reads, stale for at most ${staleMs} ms`)
 }
 

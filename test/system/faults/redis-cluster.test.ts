@@ -4,8 +4,9 @@ import { PASSWORD } from '../../helpers/app.ts'
 import { call } from '../../helpers/client.ts'
 import type { Read } from '../../helpers/readers.ts'
 import { NODE_TIMEOUT_MS, startRedisCluster } from '../../helpers/redis-cluster.ts'
-import { expectCoherentReads, LIMIT, meanwhile, newClient, SLACK_MS, spendTogether, startLoadedReplicas,
-  timedOut, untilHearing, untilShared } from '../../helpers/redis-replicas.ts'
+import { expectCoherentReads, LIMIT, meanwhile, newClient, spendTogether, startLoadedReplicas, timedOut,
+  untilHearing, untilShared } from '../../helpers/redis-replicas.ts'
+import { slackMs } from '../../helpers/slack.ts'
 import { until } from '../../helpers/until.ts'
 
 // Two replicas of the service on a Redis Cluster with three masters, under a steady load of public reads.
@@ -139,7 +140,7 @@ t.test('a killed master under load: reads succeed, and its replica takes over wi
       await master.server.start()
       await cluster.untilSteady()
     })
-    t.ok(backMs < FAILOVER_MS + SLACK_MS, `limits are shared again after ${backMs} ms`)
+    t.ok(backMs < FAILOVER_MS + slackMs(), `limits are shared again after ${backMs} ms`)
     t.comment(`shared again ${backMs} ms after the kill (cluster-node-timeout ${NODE_TIMEOUT_MS} ms)`)
     t.equal(await spendTogether(both, hot), LIMIT)
     await expectCoherent(t)

@@ -4,8 +4,9 @@ import { call } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
 import type { Proxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { expectCoherentReads, LIMIT, newClient, SLACK_MS, spend, spendTogether, startReplicas, timedOut,
-  undisturbed, untilShared } from '../../helpers/redis-replicas.ts'
+import { expectCoherentReads, LIMIT, newClient, spend, spendTogether, startReplicas, timedOut, undisturbed,
+  untilShared } from '../../helpers/redis-replicas.ts'
+import { slackMs } from '../../helpers/slack.ts'
 
 // All kinds of Redis outages under a steady load of public reads on two replicas. redis-channel.test.ts tests
 // messages between replicas, and test/integration/rate-limit the limit step by step.
@@ -120,7 +121,7 @@ for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
       await sleep(300)
     })
     expectCoherentReads(t, reads, pages)
-    t.ok(backMs < 2000 + SLACK_MS, `back within ${backMs} ms`)
+    t.ok(backMs < 2000 + slackMs(), `back within ${backMs} ms`)
     t.comment(`${name}: detected after ${foundMs} ms, recovered after ${backMs} ms`)
   })
 }
