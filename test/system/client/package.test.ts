@@ -103,7 +103,6 @@ t.test('the types of the package work with bundlers and with Node', async (t) =>
   for (
     const options of [
       ['--module', 'node16', '--moduleResolution', 'node16', ...withNode],
-      ['--module', 'node16', '--moduleResolution', 'node16', '--lib', 'es2023,dom,dom.iterable'],
       ['--module', 'esnext', '--moduleResolution', 'bundler', '--lib', 'es2023,dom,dom.iterable']
     ]
   ) {
