@@ -1,5 +1,5 @@
 import { randomFillSync } from 'node:crypto'
-import type { Count } from './local-windows.ts'
+import type { Count } from './counters.ts'
 
 // A Map of objects takes 0.6 KB for each client; a slot of this table takes 20 bytes.
 
@@ -10,6 +10,9 @@ const START = 2
 const USED = 3
 const CARRIED = 4
 const SLOT_WORDS = 5
+/** HASH_LOW of a slot that was never used. */
+const UNUSED = 0
+const NO_SLOT = -1
 
 /** The table grows in segments, because to copy all of it at once would stop the process for 0.1 s. */
 export const SEGMENTS = 256
@@ -26,8 +29,8 @@ export interface ClientWindow {
   readonly used: number
   /** When the open window ends. */
   readonly resetAt: number
-  /** A time at which the previous window had ended; -Infinity without one in the last window's length. */
-  readonly previousEnd: number
+  /** A time at which the previous window had ended; undefined without one in the last window's length. */
+  readonly previousEnd: number | undefined
 }
 
 interface Segment {
@@ -68,10 +71,10 @@ export class ClientTable {
   take (key: string, allowance: number, carries: boolean, now: number): Count | undefined {
     const segment = this.#locate(key)
     let slot = this.#find(segment)
-    const age = slot < 0 ? Infinity : ageAt(segment.words, slot, now)
+    const age = slot === NO_SLOT ? Infinity : ageAt(segment.words, slot, now)
     if (age >= this.#windowMs) {
       if (allowance <= 0) return undefined
-      if (slot < 0) slot = this.#insert(segment, now)
+      if (slot === NO_SLOT) slot = this.#insert(segment, now)
       const { words } = segment
       words[slot + CARRIED] = age < 2 * this.#windowMs ? words[slot + USED] as number : 0
       words[slot + START] = now >>> 0
@@ -88,7 +91,7 @@ export class ClientTable {
   find (key: string, now: number): ClientWindow | undefined {
     const { words } = this.#locate(key)
     const slot = this.#find({ words })
-    return slot < 0 ? undefined : windowAt(words, slot, ageAt(words, slot, now), this.#windowMs, now)
+    return slot === NO_SLOT ? undefined : windowAt(words, slot, ageAt(words, slot, now), this.#windowMs, now)
   }
 
   /**
@@ -104,7 +107,7 @@ export class ClientTable {
       const parts = new Map<number, number[]>(partCount === SEGMENTS ? [[index, []]] : [])
       for (let slot = 0; slot < words.length; slot += SLOT_WORDS) {
         const age = ageAt(words, slot, now)
-        if (words[slot + HASH_LOW] === 0 || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
+        if (words[slot + HASH_LOW] === UNUSED || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
         const number = (words[slot + HASH_HIGH] as number) % partCount
         const part = parts.get(number) ?? []
         const first = part.push(...words.subarray(slot, slot + SLOT_WORDS)) - SLOT_WORDS
@@ -126,7 +129,7 @@ export class ClientTable {
       located.low = part[at + HASH_LOW] as number
       located.high = part[at + HASH_HIGH] as number
       const segment = this.#segments[located.high % SEGMENTS] as Segment
-      if (now - start >= 2 * this.#windowMs || this.#find(segment) >= 0) continue
+      if (now - start >= 2 * this.#windowMs || this.#find(segment) !== NO_SLOT) continue
       const slot = this.#insert(segment, now)
       segment.words[slot + START] = start >>> 0
       segment.words[slot + USED] = part[at + USED] as number
@@ -138,7 +141,7 @@ export class ClientTable {
   clear (key: string): void {
     const segment = this.#locate(key)
     const slot = this.#find(segment)
-    if (slot >= 0) segment.words[slot + USED] = segment.words[slot + CARRIED] = 0
+    if (slot !== NO_SLOT) segment.words[slot + USED] = segment.words[slot + CARRIED] = 0
   }
 
   /** The number of clients in the table. Windows that have ended count until their room is needed. */
@@ -157,13 +160,13 @@ export class ClientTable {
     return this.#segments[located.high % SEGMENTS] as Segment
   }
 
-  /** Returns the slot of the located key, or -1. */
+  /** Returns the slot of the located key, or NO_SLOT. */
   #find ({ words }: Pick<Segment, 'words'>): number {
     const mask = words.length / SLOT_WORDS - 1
     for (let index = located.low & mask;; index = (index + 1) & mask) {
       const slot = index * SLOT_WORDS
       const low = words[slot + HASH_LOW]
-      if (low === 0) return -1
+      if (low === UNUSED) return NO_SLOT
       if (low === located.low && words[slot + HASH_HIGH] === located.high) return slot
     }
   }
@@ -178,7 +181,7 @@ export class ClientTable {
     const old = segment.words
     const ages: number[] = []
     for (let slot = 0; slot < old.length; slot += SLOT_WORDS) {
-      if (old[slot + HASH_LOW] === 0) continue
+      if (old[slot + HASH_LOW] === UNUSED) continue
       const age = ageAt(old, slot, now)
       if (age < 2 * this.#windowMs) ages.push(age)
     }
@@ -187,7 +190,7 @@ export class ClientTable {
     const { words } = Object.assign(segment, segmentOf(slots))
     for (let slot = 0; slot < old.length; slot += SLOT_WORDS) {
       const low = old[slot + HASH_LOW] as number
-      if (low === 0 || ageAt(old, slot, now) >= oldest) continue
+      if (low === UNUSED || ageAt(old, slot, now) >= oldest) continue
       const copy = put(segment, low, old[slot + HASH_HIGH] as number)
       for (let word = START; word < SLOT_WORDS; word++) words[copy + word] = old[slot + word] as number
     }
@@ -208,7 +211,7 @@ function hashKey (key: string, seeds: Uint32Array): void {
   }
   low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909)
   high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909)
-  located.low = low >>> 0 || 1 // a slot whose hash is 0 was never used
+  located.low = low >>> 0 || UNUSED + 1
   located.high = high >>> 0
 }
 
@@ -251,7 +254,7 @@ function windowAt (
   const startedAt = now - age
   const resetAt = startedAt + windowMs
   if (age >= windowMs) return used === 0 ? undefined : { used: 0, resetAt, previousEnd: resetAt }
-  return { used, resetAt, previousEnd: words[slot + CARRIED] === 0 ? -Infinity : startedAt }
+  return { used, resetAt, previousEnd: words[slot + CARRIED] === 0 ? undefined : startedAt }
 }
 
 const ageAt = (words: Uint32Array, slot: number, now: number): number =>
@@ -263,7 +266,7 @@ function put (segment: Segment, low: number, high: number): number {
   const { words } = segment
   const mask = words.length / SLOT_WORDS - 1
   let index = low & mask
-  while (words[index * SLOT_WORDS + HASH_LOW] !== 0) index = (index + 1) & mask
+  while (words[index * SLOT_WORDS + HASH_LOW] !== UNUSED) index = (index + 1) & mask
   segment.filled++
   const slot = index * SLOT_WORDS
   words[slot + HASH_LOW] = low

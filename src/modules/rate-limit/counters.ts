@@ -1,19 +1,7 @@
-import { randomUUID } from 'node:crypto'
-import fp from 'fastify-plugin'
 import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
-import { LeaseStore, WINDOW_CHANNEL } from './lease-store.ts'
-import { LocalWindows, type Count } from './local-windows.ts'
-import { Members } from './members.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
-
-declare module 'fastify' {
-  interface FastifyInstance {
-    counters: Counters
-    /** Grants the leases of this process; undefined when REDIS_URL is not set. */
-    leases: LeaseStore | undefined
-  }
-}
+import { GenerationalMap } from './generational-map.ts'
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -79,21 +67,40 @@ export const COUNTER_SCRIPTS = {
   landfallClear: { numberOfKeys: 1, lua: CLEAR }
 } as const
 
+/** The result of counting one use in a fixed window. */
+export interface Count {
+  /** Whether the use is within the limit. A refused use isn't counted. */
+  readonly allowed: boolean
+  /** Uses counted in the window, including this one if it was allowed. */
+  readonly used: number
+  /** When the window ends, in milliseconds of the process clock. */
+  readonly resetAt: number
+}
+
+/** What a process knows of a window. */
+interface Window {
+  /** Its id in Redis; empty if it has uses that Redis doesn't know of. */
+  id: string
+  used: number
+  /** When it ends, in milliseconds of the process clock. */
+  resetAt: number
+}
+
+/** The most windows of one length that are kept (some tens of MB). Beyond that, the oldest are forgotten. */
+const MAX_WINDOWS = 500_000
+
 /**
  * Fixed-window counters in Redis, shared by all replicas. Without Redis each process counts locally, starting
  * from the last count that Redis returned. If Redis loses a count, the processes that know it put it back.
  */
 export class Counters {
-  readonly #local = new Map<number, LocalWindows>()
-  readonly #shared: RedisClient | undefined
+  readonly #redis: RedisClient | undefined
+  /** By length, because a map lets all its entries expire after the same time. */
+  readonly #windows = new Map<number, GenerationalMap<Window>>()
 
-  constructor (shared: RedisClient | undefined) {
-    this.#shared = shared
-  }
-
-  /** Whether counts are shared by all replicas: false while Redis is unreachable or not configured. */
-  get shared (): boolean {
-    return this.#shared?.reachable ?? false
+  /** @param redis undefined if the counts are not shared */
+  constructor (redis: RedisClient | undefined) {
+    this.#redis = redis
   }
 
   /**
@@ -105,15 +112,16 @@ export class Counters {
    * @param now the process clock, in milliseconds
    */
   take (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
-    const refusal = this.shared ? this.#windows(windowMs).refusal(key, limit, now) : undefined
-    return refusal ?? this.takeReturnable(key, limit, windowMs, now)
+    const known = this.#find(key, windowMs, now)
+    if (known === undefined || known.used < limit) return this.takeReturnable(key, limit, windowMs, now)
+    return { allowed: false, used: known.used, resetAt: known.resetAt }
   }
 
   /** Like take(), for uses that may be given back. It asks Redis even if the window was exhausted. */
   takeReturnable (key: string, limit: number, windowMs: number, now: number): Count | Promise<Count> {
-    const shared = this.#shared
-    if (shared === undefined || !shared.reachable) return this.#windows(windowMs).take(key, limit, now)
-    return this.#takeShared(shared, key, limit, windowMs, now)
+    const redis = this.#redis
+    if (redis?.reachable !== true) return this.#takeLocally(key, limit, windowMs, now)
+    return this.#takeShared(redis, key, limit, windowMs, now)
   }
 
   /**
@@ -124,46 +132,62 @@ export class Counters {
   async giveBack (key: string, windowMs: number, resetAt: number): Promise<void> {
     const now = clock.now()
     if (now >= resetAt) return
-    const windows = this.#windows(windowMs)
-    windows.giveBack(key, now)
-    const left = await this.#shared?.run((redis) => redis.landfallGiveBack(counterKey(key)))
+    const known = this.#find(key, windowMs, now)
+    if (known !== undefined && known.used > 0) known.used--
+    const left = await this.#redis?.run((redis) => redis.landfallGiveBack(counterKey(key)))
       .catch(() => undefined)
-    if (left !== undefined) windows.lower(key, left[1], left[0], now)
-  }
-
-  #windows (windowMs: number): LocalWindows {
-    let windows = this.#local.get(windowMs)
-    if (windows === undefined) this.#local.set(windowMs, windows = new LocalWindows(windowMs))
-    return windows
+    if (known !== undefined && known.id === left?.[1]) known.used = Math.min(known.used, left[0])
   }
 
   async #takeShared (
-    shared: RedisClient,
+    redis: RedisClient,
     key: string,
     limit: number,
     windowMs: number,
     now: number
   ): Promise<Count> {
-    const windows = this.#windows(windowMs)
-    const known = windows.find(key, now)
+    const known = this.#find(key, windowMs, now)
     const knownLeftMs = known === undefined ? 0 : known.resetAt - now
-    let response
     try {
-      response = await shared.run((redis) =>
+      const [used, leftMs, allowed, id] = await redis.run((redis) =>
         redis.landfallTake(counterKey(key), limit, windowMs, known?.id ?? '', known?.used ?? 0, knownLeftMs)
       )
+      const resetAt = now + leftMs
+      Object.assign(this.#open(key, windowMs, now), { id, used, resetAt })
+      return { allowed: allowed === 1, used, resetAt }
     } catch {
-      return windows.take(key, limit, clock.now())
+      return this.#takeLocally(key, limit, windowMs, clock.now())
     }
-    const [used, leftMs, allowed, id] = response
-    const resetAt = now + leftMs
-    windows.adopt(key, { id, used, resetAt }, now)
-    return { allowed: allowed === 1, used, resetAt }
+  }
+
+  #takeLocally (key: string, limit: number, windowMs: number, now: number): Count {
+    const window = this.#open(key, windowMs, now)
+    const allowed = window.used < limit
+    if (allowed) {
+      window.used++
+      window.id = ''
+    }
+    return { allowed, used: window.used, resetAt: window.resetAt }
+  }
+
+  /** Returns the window, unless it has ended or none is known. */
+  #find (key: string, windowMs: number, now: number): Window | undefined {
+    const window = this.#windows.get(windowMs)?.get(key)
+    return window !== undefined && now < window.resetAt ? window : undefined
+  }
+
+  #open (key: string, windowMs: number, now: number): Window {
+    const known = this.#find(key, windowMs, now)
+    if (known !== undefined) return known
+    let windows = this.#windows.get(windowMs)
+    if (windows === undefined) {
+      this.#windows.set(windowMs, windows = new GenerationalMap(windowMs, MAX_WINDOWS))
+    }
+    const window = { id: '', used: 0, resetAt: now + windowMs }
+    windows.set(key, window, now)
+    return window
   }
 }
-
-/** The longest window of a leased limit. */
-export const MAX_WINDOW_MS = 60_000
 
 /** The name of a counter in Redis, with the version of its format. */
 export const counterKey = (key: string): string => `landfall:count:2:${key}`
@@ -171,17 +195,3 @@ export const counterKey = (key: string): string => `landfall:count:2:${key}`
 /** Whole seconds until a window ends, at least 1: the value of Retry-After. */
 export const secondsLeft = (count: Pick<Count, 'resetAt'>, now: number): number =>
   Math.max(1, Math.ceil((count.resetAt - now) / 1000))
-
-export default fp(async (app) => {
-  const { redisClient } = app
-  app.decorate('counters', new Counters(redisClient))
-  if (redisClient === undefined) {
-    app.decorate('leases', undefined)
-    return
-  }
-  const members = new Members(redisClient, { id: randomUUID(), windowMs: MAX_WINDOW_MS })
-  app.decorate('leases', new LeaseStore(redisClient, WINDOW_CHANNEL, members))
-  app.addHook('onClose', async () => members.close())
-  // Now the limits exist, which may continue with the counts of a process that has left.
-  app.addHook('onReady', async () => await members.start())
-}, { name: 'counters', dependencies: ['redis'] })

@@ -2,7 +2,7 @@ import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import type { Lease } from './lease.ts'
-import type { LeaseStore, WindowOfClient } from './lease-store.ts'
+import { NO_WINDOW, type LeaseStore, type WindowOfClient } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
 
 /**
@@ -44,15 +44,17 @@ export class LeaseStats {
   countedLocally = 0
 }
 
+interface Limit extends LeasedLimitOptions {
+  readonly counts: ClientTable
+  readonly stats: LeaseStats
+}
+
 /** The requests of one limit to the store, and what their responses mean for a lease. */
 export class LeaseRequests {
-  readonly #limit: LeasedLimitOptions & { readonly counts: ClientTable, readonly stats: LeaseStats }
+  readonly #limit: Limit
   readonly #store: LeaseStore
 
-  constructor (
-    limit: LeasedLimitOptions & { readonly counts: ClientTable, readonly stats: LeaseStats },
-    store: LeaseStore
-  ) {
+  constructor (limit: Limit, store: LeaseStore) {
     this.#limit = limit
     this.#store = store
   }
@@ -79,7 +81,7 @@ export class LeaseRequests {
     // Reads that are not waited for must be returned on a recall.
     const reserve = store.redis.subscribed && !lease.recallPending ? lease.nextReserve : 0
     const needed = lease.waiting.length
-    const held = lease.localFrom >= 0 ? 0 : lease.left
+    const held = lease.isLocal ? 0 : lease.left
     const sentAt = clock.now()
     const { reads: openShares, firstReads } = this.#openShares(lease, handedOver, sentAt)
     const response = await store.ask({
@@ -94,7 +96,7 @@ export class LeaseRequests {
       knowsLoss: lease.isLost
     })
     stats.asked++
-    if (response.id === 0) return 'continue'
+    if (response.id === NO_WINDOW) return 'continue'
     stats.granted += response.granted
     lease.apply(response, sentAt)
     lease.isListed ||= response.isListed === true
@@ -102,8 +104,8 @@ export class LeaseRequests {
     clients.clear(key) // its reads are counted in Redis from now on
     lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
     lease.holds = held > 0 || response.granted > needed
-    lease.askAt = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY ? Math.floor(lease.left / 4)
-      : -1
+    const asksEarly = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY
+    lease.askAt = asksEarly ? Math.floor(lease.left / 4) : undefined
     if (response.granted >= needed) return 'continue'
     lease.reporters = response.reporters
     lease.isShort = true

@@ -21,6 +21,9 @@ export interface WindowOfClient {
   readonly timeWindow: number
 }
 
+/** The id of a window that hasn't begun. */
+export const NO_WINDOW = 0
+
 /** An open window in Redis, as a process knows it. */
 export interface KnownWindow {
   readonly id: number
@@ -70,7 +73,7 @@ export interface LeaseResponse {
   readonly own: number
   /** Time until the window ends, in milliseconds. */
   readonly leftMs: number
-  /** Identifies the window. 0 if there is none: a request without reads doesn't begin one. */
+  /** Identifies the window. NO_WINDOW if there is none: a request without reads doesn't begin one. */
   readonly id: number
   /** Whether nothing was granted because Redis has lost the window. All processes are asked to report. */
   readonly withheld: boolean
@@ -245,7 +248,7 @@ export class LeaseStore {
       request.sincePreviousEnd ?? '',
       request.openShares ?? 0,
       request.returned ?? 0,
-      request.known?.id ?? 0,
+      request.known?.id ?? NO_WINDOW,
       request.timeWindow,
       request.known?.total ?? 0,
       request.known?.own ?? 0,

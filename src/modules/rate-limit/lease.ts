@@ -1,8 +1,14 @@
 import type { ClientWindow } from './client-table.ts'
-import type { KnownWindow, LeaseResponse, LeaseRequest } from './lease-store.ts'
-import type { Count } from './local-windows.ts'
+import { NO_WINDOW, type KnownWindow, type LeaseResponse, type LeaseRequest } from './lease-store.ts'
+import type { Count } from './counters.ts'
 
 const NONE: ReadonlySet<string> = new Set()
+
+/** Returns the latest of some times of which any may be unknown. */
+export function latest (...times: readonly (number | undefined)[]): number | undefined {
+  const known = times.filter((time) => time !== undefined)
+  return known.length === 0 ? undefined : Math.max(...known)
+}
 
 /** A client's window as this process knows it. Counts are reads; times are in ms of the process clock. */
 export class Lease {
@@ -18,12 +24,12 @@ export class Lease {
   own = 0
   /** When the window ends; never later than in Redis. */
   resetAt = 0
-  /** Identifies the window in Redis; 0 before the first response. */
-  id = 0
+  /** Identifies the window in Redis. */
+  id = NO_WINDOW
   /** Reads of this window that this process allowed without Redis before it asked, and has not reported. */
   unreported = 0
-  /** The end of the client's previous window; -Infinity if it is not known. */
-  previousEnd = -Infinity
+  /** The end of the client's previous window, if it is known: this one can't have begun before. */
+  previousEnd: number | undefined
   /** The processes that have reported their shares of this window, as far as this one knows. */
   reporters: ReadonlySet<string> = NONE
   /**
@@ -39,14 +45,14 @@ export class Lease {
   isListed = false
   /** The reserve to request the next time. */
   nextReserve = 0
-  /** The value of `left` at which the next lease is requested early; -1 for no early request. */
-  askAt = -1
-  /** The value of `left` when this process began to count locally; -1 if it doesn't count locally. */
-  localFrom = -1
+  /** The value of `left` at which the next lease is requested early, if it is. */
+  askAt: number | undefined
+  /** The value of `left` when this process began to count locally, if it does. */
+  #localFrom: number | undefined
   /** Whether no process has reads of the window left. */
   exhausted = false
-  /** When reads first waited in vain for other processes that hold some; Infinity after a grant. */
-  silentSince = Infinity
+  /** When reads first waited in vain for other processes that hold some, unless some were granted since. */
+  silentSince: number | undefined
   /** Whether a request for more reads is under way. */
   asking = false
   /** Whether Redis lists this process as one that may hold unspent reads. */
@@ -60,6 +66,15 @@ export class Lease {
 
   constructor (processId: string) {
     this.processId = processId
+  }
+
+  isOpen (now: number): boolean {
+    return this.id !== NO_WINDOW && now < this.resetAt
+  }
+
+  /** Whether this process counts locally, because Redis was unreachable in this window. */
+  get isLocal (): boolean {
+    return this.#localFrom !== undefined
   }
 
   get count (): Count {
@@ -88,7 +103,7 @@ export class Lease {
 
   /** Reads that this process allowed without Redis and has not reported. */
   get uncounted (): number {
-    return this.unreported + (this.localFrom < 0 ? 0 : this.localFrom - this.left)
+    return this.unreported + (this.#localFrom === undefined ? 0 : this.#localFrom - this.left)
   }
 
   /**
@@ -102,21 +117,19 @@ export class Lease {
     now: number
   ): Pick<LeaseRequest, 'unreported' | 'sincePreviousEnd' | 'restOfWindow' | 'known' | 'handedOver'> {
     const others = [...handedOver.values()].filter((window) => window !== undefined)
-    const previousEnd = Math.max(this.previousEnd, ...others.map((window) => window.previousEnd))
-    const resetAt = Math.min(
-      now < this.resetAt ? this.resetAt : Infinity,
-      ...others.filter(({ used }) => used > 0).map((window) => window.resetAt)
-    )
+    const previousEnd = latest(this.previousEnd, ...others.map((window) => window.previousEnd))
+    const ends = others.filter(({ used }) => used > 0).map(({ resetAt }) => resetAt)
+    if (now < this.resetAt) ends.push(this.resetAt)
     return {
       unreported: this.uncounted,
       handedOver,
-      ...previousEnd !== -Infinity && { sincePreviousEnd: Math.max(0, now - previousEnd) },
+      ...previousEnd !== undefined && { sincePreviousEnd: Math.max(0, now - previousEnd) },
       // If Redis doesn't know the window, it lets it end when this process has told the client it does.
-      ...resetAt !== Infinity && { restOfWindow: Math.min(timeWindow, Math.max(1, resetAt - now)) },
-      ...this.id !== 0 && now < this.resetAt && {
+      ...ends.length > 0 && { restOfWindow: Math.min(timeWindow, Math.max(1, Math.min(...ends) - now)) },
+      ...this.isOpen(now) && {
         known: {
           id: this.id,
-          total: this.localFrom < 0 ? this.total : max - this.localFrom,
+          total: this.#localFrom === undefined ? this.total : max - this.#localFrom,
           own: this.own
         }
       }
@@ -126,16 +139,16 @@ export class Lease {
   /** Takes over what Redis answered to a report. */
   apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseResponse, sentAt: number): void {
     // What is left wasn't granted by Redis in this window: it is from another one, or was counted locally.
-    if (this.localFrom >= 0 || id !== this.id) this.left = 0
+    if (this.isLocal || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters
-    if (id !== this.id) this.silentSince = Infinity
+    if (id !== this.id) this.silentSince = undefined
     if (withheld || id !== this.id) {
       this.isLost = withheld
       this.ignoresSilent = false
       this.isListed = false
     }
     this.unreported = 0
-    this.localFrom = -1
+    this.#localFrom = undefined
     this.left += granted
     this.total = total
     this.own = own
@@ -150,7 +163,7 @@ export class Lease {
     this.total -= reads
     this.own -= reads
     this.nextReserve = 0
-    this.askAt = -1
+    this.askAt = undefined
     this.holds = false
     return { reads, known: { id, total, own } }
   }
@@ -160,8 +173,8 @@ export class Lease {
     this.own -= this.left
     this.left += max - this.total
     this.total = max
-    this.localFrom = this.left
-    this.askAt = -1
+    this.#localFrom = this.left
+    this.askAt = undefined
     this.holds = false // a recall must not return reads that Redis did not grant
   }
 }

@@ -4,10 +4,10 @@ import { clock } from '../../infra/system/clock.ts'
 import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { VALID_MS } from './heartbeats.ts'
-import { Lease } from './lease.ts'
+import { latest, Lease } from './lease.ts'
 import { FIRST_RESERVE, LeaseRequests, LeaseStats, type LeasedLimitOptions } from './lease-requests.ts'
-import type { LeaseStore, LocalLimit } from './lease-store.ts'
-import type { Count } from './local-windows.ts'
+import { NO_WINDOW, type LeaseStore, type LocalLimit } from './lease-store.ts'
+import type { Count } from './counters.ts'
 
 /** Successive requests that may grant nothing to waiting reads before the window counts as used up. */
 const MAX_FRUITLESS = 20
@@ -61,7 +61,7 @@ export class LeasedLimit implements LocalLimit {
    */
   take (key: string, now: number): Count | Promise<Count> {
     const lease = this.#leases.size === 0 ? undefined : this.#leases.get(key)
-    if (lease !== undefined && lease.id !== 0 && now < lease.resetAt) return this.#takeLeased(key, lease)
+    if (lease?.isOpen(now) === true) return this.#takeLeased(key, lease)
     if (lease?.asking === true) return this.#wait(key, lease)
     if (!this.#reachable) return this.#takeLocally(key, now)
     const share = this.#nearLimit !== undefined && this.#isNearLimit(key, now) ? 0 : this.share(now)
@@ -118,7 +118,7 @@ export class LeasedLimit implements LocalLimit {
   }
 
   #takeLeased (key: string, lease: Lease): Count | Promise<Count> {
-    if (lease.left > 0 && (lease.localFrom < 0 || !this.#reachable)) {
+    if (lease.left > 0 && (!lease.isLocal || !this.#reachable)) {
       if (--lease.left === lease.askAt && !lease.asking && this.#reachable) this.#ask(key, lease)
       return lease.count
     }
@@ -128,7 +128,7 @@ export class LeasedLimit implements LocalLimit {
 
   /** Counts one read locally in an open window, while Redis is unreachable. */
   #takeLeasedLocally (lease: Lease): Count {
-    if (lease.localFrom < 0) {
+    if (!lease.isLocal) {
       this.stats.countedLocally++
       lease.countLocally(this.max)
     }
@@ -159,7 +159,7 @@ export class LeasedLimit implements LocalLimit {
       // Who exceeds a share will probably read on here, so the first lease has a reserve.
       if (counted.used > 0) lease.nextReserve = FIRST_RESERVE
       lease.resetAt = counted.resetAt
-      lease.previousEnd = Math.max(lease.previousEnd, counted.previousEnd)
+      lease.previousEnd = latest(lease.previousEnd, counted.previousEnd)
     }
     this.#leases.set(key, lease, now)
     return lease
@@ -183,7 +183,7 @@ export class LeasedLimit implements LocalLimit {
       do {
         const outcome = await requests.ask(key, lease)
         fruitless = lease.serveWaiting() > 0 ? 0 : fruitless + 1
-        if (outcome !== 'recalled') lease.silentSince = Infinity
+        if (outcome !== 'recalled') lease.silentSince = undefined
         if (outcome === 'continue' && fruitless < MAX_FRUITLESS) continue
         const wait = outcome === 'recalled' ? RECALL_WAITS_MS[recalls++] : undefined
         if (wait !== undefined) await sleep(wait)
@@ -196,16 +196,16 @@ export class LeasedLimit implements LocalLimit {
     } finally {
       lease.asking = false
       this.#asking--
-      if (lease.id === 0) this.#leases.delete(key) // a report, and the window has ended meanwhile
+      if (lease.id === NO_WINDOW) this.#leases.delete(key) // a report, and the window has ended meanwhile
       if (lease.reportPending) this.#report(key)
-      else if (lease.id !== 0 && lease.recallPending) this.recall(key, lease.id)
+      else if (lease.id !== NO_WINDOW && lease.recallPending) this.recall(key, lease.id)
     }
   }
 
   /** Whether a process that hasn't answered may only have paused. Then a later read asks again. */
   #mayStillAnswer (lease: Lease): boolean {
     const now = clock.now()
-    lease.silentSince = Math.min(lease.silentSince, now)
+    lease.silentSince ??= now
     return now < lease.silentSince + VALID_MS
   }
 
@@ -219,7 +219,7 @@ export class LeasedLimit implements LocalLimit {
   /** Counts the waiting reads locally, because Redis has become unreachable. */
   #countWaiting (key: string, lease: Lease): void {
     const now = clock.now()
-    const isOpen = lease.id !== 0 && now < lease.resetAt
+    const isOpen = lease.isOpen(now)
     if (!isOpen) this.#leases.delete(key)
     for (const resolve of lease.waiting.splice(0)) {
       resolve(isOpen ? this.#takeLeasedLocally(lease) : this.#takeLocally(key, now))
@@ -242,8 +242,8 @@ export class LeasedLimit implements LocalLimit {
     if (this.#isClosing && !await this.#noteReported(key)) return
     const now = clock.now()
     const known = this.#leases.get(key)
-    const isOpen = known !== undefined && known.id !== 0 && now < known.resetAt
-    const lease = isOpen || known?.asking === true ? known : this.#open(key, now)
+    const isKnown = known !== undefined && (known.asking || known.isOpen(now))
+    const lease = isKnown ? known : this.#open(key, now)
     lease.reportPending = lease.asking
     if (lease.asking) return
     lease.reportedFor = ''

@@ -107,7 +107,7 @@ t.test('while Redis is away a write has no receipt; it gets one when Redis is ba
   const put = (payload: string) =>
     ({ method: 'PUT', url: `/manage/landing_pages/${id}/document`, payload }) as const
   await proxy.refuse()
-  await until(() => !app.counters.shared)
+  await until(() => !app.redisClient!.reachable)
   const waiting = write(app, owner, 'wait=50', put('{"a":1}'))
   const late = await write(app, owner, 'wait=1', put('{"a":2}'))
   t.same([late.statusCode, ...receiptOf(late)], [204, ...NONE])
@@ -140,7 +140,7 @@ t.test('100 requests of an account may wait; one more is answered at once, witho
   const owner = await signUp(app)
   const { id } = await createPage(app, owner)
   await redis.stop()
-  await until(() => !app.counters.shared)
+  await until(() => !app.redisClient!.reachable)
   const sent = Array.from({ length: 101 }, () => sendPut(url, owner, id))
   t.same(await Promise.race(sent.map(async ({ response }) => await response)), [204, ...NONE])
   const other = await signUp(app)

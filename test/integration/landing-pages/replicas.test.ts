@@ -33,7 +33,7 @@ t.test('replicas start without Redis and use it once it is reachable', async (t)
   const proxy = await createProxy(t, redis.url)
   await proxy.refuse()
   const { one, two, owner } = await replicas(t, proxy.url, { RATE_LIMIT_PUBLIC: '30' })
-  t.equal(one.counters.shared, false)
+  t.equal(one.redisClient!.reachable, false)
   const page = await createPage(one, owner)
   for (const app of [one, two]) {
     const statuses = []
@@ -42,7 +42,8 @@ t.test('replicas start without Redis and use it once it is reachable', async (t)
   }
   await proxy.restore()
   await until(() =>
-    one.counters.shared && two.counters.shared && one.redisClient!.subscribed && two.redisClient!.subscribed
+    one.redisClient!.reachable && two.redisClient!.reachable && one.redisClient!.subscribed &&
+    two.redisClient!.subscribed
   )
   await replace(one, owner, page.id, '{"back":true}')
   let reader = 20
@@ -58,11 +59,11 @@ t.test('a write by a replica without Redis is not undone by the old copy in Redi
   const page = await createPage(one, owner, '{"v":1}')
   const doomed = await createPage(one, owner, '{"v":1}')
   await proxy.refuse()
-  await until(() => !one.counters.shared)
+  await until(() => !one.redisClient!.reachable)
   await replace(one, owner, page.id, '{"v":2}')
   await remove(one, owner, doomed.id)
   await proxy.restore()
-  await until(() => one.counters.shared)
+  await until(() => one.redisClient!.reachable)
   t.equal((await read(one, page.public_id)).body, '{"v":2}')
   t.equal((await read(one, doomed.public_id)).statusCode, 404)
   await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
