@@ -4,8 +4,9 @@ import { clock } from '../../src/infra/system/clock.ts'
 import { replaceClock } from './clock.ts'
 import type { ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
-import { LeaseStore, type KnownWindow, type LeaseResponse, type LeaseRequest,
-  type WindowOfClient } from '../../src/modules/rate-limit/lease-store.ts'
+import type { KnownWindow, LeaseResponse, LeaseRequest,
+  WindowOfClient } from '../../src/modules/rate-limit/lease-script.ts'
+import { LeaseStore } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
 import { RedisClient } from '../../src/infra/redis/redis-client.ts'

@@ -107,7 +107,9 @@ export class ClientTable {
       const parts = new Map<number, number[]>(partCount === SEGMENTS ? [[index, []]] : [])
       for (let slot = 0; slot < words.length; slot += SLOT_WORDS) {
         const age = ageAt(words, slot, now)
-        if (words[slot + HASH_LOW] === UNUSED || words[slot + USED] === 0 || age >= 2 * this.#windowMs) continue
+        if (words[slot + HASH_LOW] === UNUSED || words[slot + USED] === 0 || age >= 2 * this.#windowMs) {
+          continue
+        }
         const number = (words[slot + HASH_HIGH] as number) % partCount
         const part = parts.get(number) ?? []
         const first = part.push(...words.subarray(slot, slot + SLOT_WORDS)) - SLOT_WORDS
@@ -211,7 +213,7 @@ function hashKey (key: string, seeds: Uint32Array): void {
   }
   low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909)
   high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909)
-  located.low = low >>> 0 || UNUSED + 1
+  located.low = low >>> 0 || UNUSED + 1 // no hash may look like an unused slot
   located.high = high >>> 0
 }
 

@@ -12,7 +12,8 @@ import { SHARE_SCRIPTS } from './shares.ts'
 
 export { counterKey, secondsLeft, type Count, type Counters } from './counters.ts'
 export { LeasedLimit } from './leased-limit.ts'
-export { WINDOW_CHANNEL, windowKey, type LeaseStore } from './lease-store.ts'
+export { windowKey } from './lease-script.ts'
+export { WINDOW_CHANNEL, type LeaseStore } from './lease-store.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

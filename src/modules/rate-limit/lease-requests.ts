@@ -2,7 +2,8 @@ import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import type { Lease } from './lease.ts'
-import { NO_WINDOW, type LeaseStore, type WindowOfClient } from './lease-store.ts'
+import { NO_WINDOW, type WindowOfClient } from './lease-script.ts'
+import type { LeaseStore } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
 
 /**

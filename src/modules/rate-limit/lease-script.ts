@@ -1,4 +1,6 @@
 import type { Result } from 'ioredis'
+import type { RedisClient } from '../../infra/redis/redis-client.ts'
+import type { ClientWindow } from './client-table.ts'
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -8,6 +10,81 @@ declare module 'ioredis' {
     ): Result<[number, number, number, number, number, number, number, string][], Context>
     landfallClearLeases(key: string, windowMs: number): Result<number, Context>
   }
+}
+
+/** Names a client's window. */
+export interface WindowOfClient {
+  /** The name space of the limit. */
+  readonly nameSpace: string
+  /** The key of the client. */
+  readonly key: string
+  readonly max: number
+  /** Length of a window in milliseconds. */
+  readonly timeWindow: number
+}
+
+/** The id of a window that hasn't begun. */
+export const NO_WINDOW = 0
+
+/** An open window in Redis, as a process knows it. */
+export interface KnownWindow {
+  readonly id: number
+  /** Reads granted to all processes or reported by them, when the process last asked. */
+  readonly total: number
+  /** The part of it that was granted to this process or reported by it. */
+  readonly own: number
+}
+
+/** A process's request for a lease in one window, with its own counts. Numbers are reads, by default 0. */
+export interface LeaseRequest extends WindowOfClient {
+  /** The process to which reads are granted; by default this one. */
+  readonly processId?: string
+  /** Time until the end of the window that this process has counted locally, in milliseconds. */
+  readonly restOfWindow?: number
+  /** Those that wait for a response. They are spent when granted. */
+  readonly needed?: number
+  /** Those wanted beyond the waiting ones, so that later reads need no request. */
+  readonly reserve?: number
+  /** Unspent ones that the process keeps. */
+  readonly held?: number
+  /** Unspent ones that it returns to the window that it knows. */
+  readonly returned?: number
+  /** Those that it allowed without Redis, and has not reported yet. */
+  readonly unreported?: number
+  /** Time since the end of the client's previous window, in milliseconds; undefined if it is not known. */
+  readonly sincePreviousEnd?: number
+  /** Those that other processes may have allowed without Redis. They are not granted. */
+  readonly openShares?: number
+  /** Those among `openShares` in first shares. */
+  readonly firstReads?: number
+  /** The open window as this process knows it: if Redis has lost it, it continues from there. */
+  readonly known?: KnownWindow
+  /** Whether the client has been listed as near its limit in this window. */
+  readonly isListed?: boolean
+  /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
+  readonly knowsLoss?: boolean
+  /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
+  readonly handedOver?: ReadonlyMap<string, ClientWindow | undefined>
+}
+
+export interface LeaseResponse {
+  readonly granted: number
+  /** Reads granted to all processes in the window and not returned, and those that they have reported. */
+  readonly total: number
+  /** The part of it that was granted to this process or reported by it. */
+  readonly own: number
+  /** Time until the window ends, in milliseconds. */
+  readonly leftMs: number
+  /** Identifies the window. NO_WINDOW if there is none: a request without reads doesn't begin one. */
+  readonly id: number
+  /** Whether nothing was granted because Redis has lost the window. All processes are asked to report. */
+  readonly withheld: boolean
+  /** Whether the client was listed as near its limit, because of this request. */
+  readonly isListed?: boolean
+  /** If reads have to wait: the number of other processes that may hold unspent reads. They are recalled. */
+  readonly others: number
+  /** If reads have to wait: the processes that have reported their reads in this window. */
+  readonly reporters: ReadonlySet<string>
 }
 
 /** A reserve is at most a quarter of the remaining reads, so leases shrink with the budget. */
@@ -185,3 +262,57 @@ export const LEASE_SCRIPTS = {
   landfallLeases: { lua: LEASES },
   landfallClearLeases: { numberOfKeys: 1, lua: CLEAR }
 } as const
+
+/**
+ * Runs the script.
+ *
+ * @param ownId the id of this process
+ * @throws {RedisAwayError}
+ */
+export async function runLeases (
+  redis: RedisClient,
+  channel: string,
+  ownId: string,
+  requests: readonly LeaseRequest[]
+): Promise<LeaseResponse[]> {
+  const keys = requests.map((request) => windowKey(nameOf(request)))
+  const values = requests.flatMap((request) => [
+    nameOf(request),
+    request.max,
+    request.restOfWindow ?? request.timeWindow,
+    request.needed ?? 0,
+    request.reserve ?? 0,
+    request.held ?? 0,
+    request.unreported ?? 0,
+    request.sincePreviousEnd ?? '',
+    request.openShares ?? 0,
+    request.returned ?? 0,
+    request.known?.id ?? NO_WINDOW,
+    request.timeWindow,
+    request.known?.total ?? 0,
+    request.known?.own ?? 0,
+    request.knowsLoss === true ? 1 : 0,
+    request.processId ?? ownId,
+    [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
+      .join(' ')
+  ])
+  const results = await redis.run(async (redis) =>
+    await redis.landfallLeases(keys.length, ...keys, channel, ...values)
+  )
+  return results.map(([granted, total, own, leftMs, id, withheld, others, reporters]) => ({
+    granted,
+    total,
+    own,
+    leftMs,
+    id,
+    withheld: withheld === 1,
+    others,
+    reporters: new Set(reporters.split(' '))
+  }))
+}
+
+/** Names a window in messages. */
+export const nameOf = ({ nameSpace, key }: WindowOfClient): string => `${nameSpace} ${key}`
+
+/** The name of a window in Redis. Its field `g` has the reads that processes have leased or reported. */
+export const windowKey = (name: string): string => `landfall:window:2:${name}`

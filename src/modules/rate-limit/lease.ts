@@ -1,5 +1,5 @@
 import type { ClientWindow } from './client-table.ts'
-import { NO_WINDOW, type KnownWindow, type LeaseResponse, type LeaseRequest } from './lease-store.ts'
+import { NO_WINDOW, type KnownWindow, type LeaseResponse, type LeaseRequest } from './lease-script.ts'
 import type { Count } from './counters.ts'
 
 const NONE: ReadonlySet<string> = new Set()

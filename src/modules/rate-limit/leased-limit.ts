@@ -6,7 +6,8 @@ import { GenerationalMap } from './generational-map.ts'
 import { VALID_MS } from './heartbeats.ts'
 import { latest, Lease } from './lease.ts'
 import { FIRST_RESERVE, LeaseRequests, LeaseStats, type LeasedLimitOptions } from './lease-requests.ts'
-import { NO_WINDOW, type LeaseStore, type LocalLimit } from './lease-store.ts'
+import { NO_WINDOW } from './lease-script.ts'
+import type { LeaseStore, LocalLimit } from './lease-store.ts'
 import type { Count } from './counters.ts'
 
 /** Successive requests that may grant nothing to waiting reads before the window counts as used up. */

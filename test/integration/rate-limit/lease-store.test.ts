@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import t from 'tap'
-import { LeaseStore, type LeaseResponse,
-  type LeaseRequest } from '../../../src/modules/rate-limit/lease-store.ts'
+import type { LeaseResponse, LeaseRequest } from '../../../src/modules/rate-limit/lease-script.ts'
+import { LeaseStore } from '../../../src/modules/rate-limit/lease-store.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
 import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
@@ -17,13 +17,6 @@ const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
   key: 'a',
   max: 30,
   timeWindow: 60_000,
-  needed: 0,
-  reserve: 0,
-  held: 0,
-  unreported: 0,
-  openShares: 0,
-  firstReads: 0,
-  isListed: false,
   ...parts
 })
 /** The stores of two processes, on one connection. Recalls are published on `channel`. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { windowKey } from '../../../src/modules/rate-limit/lease-store.ts'
+import { windowKey } from '../../../src/modules/rate-limit/lease-script.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
 import { pass, settableClock, spend, startReplicas, startSharing, take,
   trues } from '../../helpers/limit-replicas.ts'
