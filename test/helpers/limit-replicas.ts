@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { clock } from '../../src/infra/system/clock.ts'
 import { replaceClock } from './clock.ts'
-import type { ClientWindow } from '../../src/modules/rate-limit/client-table.ts'
 import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
 import type { KnownWindow, LeaseResponse, LeaseRequest,
   WindowOfClient } from '../../src/modules/rate-limit/lease-script.ts'
@@ -29,8 +28,6 @@ export interface Replica {
 /** The store of a replica, which records requests and can delay them. */
 export class ObservedStore extends LeaseStore {
   asked = 0
-  /** Number of lookups of what processes handed over. */
-  lookups = 0
   /** Number of requests without a response. */
   underWay = 0
   readonly windows = new Set<number>()
@@ -61,11 +58,6 @@ export class ObservedStore extends LeaseStore {
   ): Promise<void> {
     await this.#delay()
     await super.giveBack(window, reads, known)
-  }
-
-  override async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
-    this.lookups++
-    return await super.handedOver(window)
   }
 
   async #delay (): Promise<void> {

@@ -86,6 +86,13 @@ export const HANDOVER_SCRIPTS = {
   landfallAdopt: { numberOfKeys: 2, lua: ADOPT }
 } as const
 
+/** A client of a limit whose windows have a length in milliseconds. */
+export interface ClientOfLimit {
+  readonly nameSpace: string
+  readonly key: string
+  readonly timeWindow: number
+}
+
 /** What is needed to find a client in a handover. */
 interface Head {
   readonly seeds: Uint32Array
@@ -148,7 +155,7 @@ export class Handovers {
    */
   async find (
     handover: string,
-    { nameSpace, key, timeWindow: windowMs }: { nameSpace: string, key: string, timeWindow: number }
+    { nameSpace, key, timeWindow: windowMs }: ClientOfLimit
   ): Promise<ClientWindow | 'lost' | 'adopted' | undefined> {
     const name = handoverKey(handover, nameSpace)
     const format = formatOf(handover)

@@ -5,6 +5,7 @@ import type { Lease } from './lease.ts'
 import { NO_WINDOW, type WindowOfClient } from './lease-script.ts'
 import type { LeaseStore } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
+import type { Members } from './members.ts'
 
 /**
  * The reserves, in reads, grow with each lease of a window: 4, 16, 64, and so on. The first lease of a client
@@ -50,90 +51,94 @@ interface Limit extends LeasedLimitOptions {
   readonly stats: LeaseStats
 }
 
-/** The requests of one limit to the store, and what their responses mean for a lease. */
-export class LeaseRequests {
-  readonly #limit: Limit
-  readonly #store: LeaseStore
-
-  constructor (limit: Limit, store: LeaseStore) {
-    this.#limit = limit
-    this.#store = store
+/**
+ * Sends one request for a lease, which reports what this process has counted without Redis. If there are too
+ * few reads for the waiting ones, other processes may still return some (`recalled`) or not (`exhausted`).
+ *
+ * @throws {RedisAwayError}
+ */
+export async function requestLease (
+  limit: Limit,
+  store: LeaseStore,
+  key: string,
+  lease: Lease
+): Promise<'continue' | 'recalled' | 'exhausted'> {
+  const { members, succession } = store
+  const { max, stats } = limit
+  if (members.isLate && !await members.beat()) throw new RedisAwayError()
+  const window = windowOf(limit, key, lease)
+  const hasDeparted = members.known.departed.length > 0
+  const loadsHandovers = hasDeparted && lease.isShort
+  let handedOver = loadsHandovers ? await succession.handedOver(window) : NOTHING_HANDED_OVER
+  // An adoption may change both while the request is under way.
+  const { counts } = limit
+  const { id: processId } = members
+  if (lease.processId !== processId && lease.reportedFor !== processId) {
+    // What this process has adopted may have been reported before, so Redis counts it only if it has not.
+    handedOver = new Map([...handedOver, [processId, counts.find(key, clock.now())]])
   }
+  // Without messages it wouldn't hear that the reserve is recalled.
+  const reserve = store.redis.subscribed && !lease.recallPending ? lease.nextReserve : 0
+  const needed = lease.waiting.length
+  const held = lease.isLocal ? 0 : lease.left
+  const sentAt = clock.now()
+  const { reads: openShares, firstReads } = openSharesOf(max, members, lease, handedOver, sentAt)
+  const response = await store.ask({
+    ...window,
+    ...lease.report(handedOver, window, sentAt),
+    needed,
+    reserve,
+    held,
+    openShares,
+    firstReads,
+    isListed: lease.isListed,
+    knowsLoss: lease.isLost
+  })
+  stats.asked++
+  if (response.id === NO_WINDOW) return 'continue'
+  stats.granted += response.granted
+  lease.apply(response, sentAt)
+  lease.reportedFor = processId
+  counts.clear(key) // its reads are counted in Redis from now on
+  lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
+  lease.holds = held > 0 || response.granted > needed
+  const asksEarly = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY
+  lease.askAt = asksEarly ? Math.floor(lease.left / 4) : undefined
+  if (response.granted >= needed) return 'continue'
+  lease.reporters = response.reporters
+  lease.isShort = true
+  if (hasDeparted && !loadsHandovers) return 'continue' // the next request loads them
+  const open = openSharesOf(max, members, lease, handedOver, sentAt)
+  if (open.reads < openShares || (response.withheld && open.alive === 0)) return 'continue'
+  return response.others + open.alive > 0 ? 'recalled' : 'exhausted'
+}
 
-  /**
-   * Sends one request. If there are too few reads for the waiting ones, other processes may still return some
-   * (`recalled`) or not (`exhausted`).
-   */
-  async ask (key: string, lease: Lease): Promise<'continue' | 'recalled' | 'exhausted'> {
-    const store = this.#store
-    const { max, stats } = this.#limit
-    if (store.members.isLate && !await store.members.beat()) throw new RedisAwayError()
-    const window = this.#windowOf(key, lease)
-    const hasDeparted = store.members.known.departed.length > 0
-    const loadsHandovers = hasDeparted && lease.isShort
-    let handedOver = loadsHandovers ? await store.handedOver(window) : NOTHING_HANDED_OVER
-    // An adoption may change both while the request is under way.
-    const clients = this.#limit.counts
-    const { id: processId } = store.members
-    if (lease.processId !== processId && lease.reportedFor !== processId) {
-      // What this process has adopted may have been reported before.
-      handedOver = new Map([...handedOver, [processId, clients.find(key, clock.now())]])
-    }
-    // Reads that are not waited for must be returned on a recall.
-    const reserve = store.redis.subscribed && !lease.recallPending ? lease.nextReserve : 0
-    const needed = lease.waiting.length
-    const held = lease.isLocal ? 0 : lease.left
-    const sentAt = clock.now()
-    const { reads: openShares, firstReads } = this.#openShares(lease, handedOver, sentAt)
-    const response = await store.ask({
-      ...window,
-      ...lease.report(handedOver, window, sentAt),
-      needed,
-      reserve,
-      held,
-      openShares,
-      firstReads,
-      isListed: lease.isListed,
-      knowsLoss: lease.isLost
-    })
-    stats.asked++
-    if (response.id === NO_WINDOW) return 'continue'
-    stats.granted += response.granted
-    lease.apply(response, sentAt)
-    lease.isListed ||= response.isListed === true
-    lease.reportedFor = processId
-    clients.clear(key) // its reads are counted in Redis from now on
-    lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
-    lease.holds = held > 0 || response.granted > needed
-    const asksEarly = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY
-    lease.askAt = asksEarly ? Math.floor(lease.left / 4) : undefined
-    if (response.granted >= needed) return 'continue'
-    lease.reporters = response.reporters
-    lease.isShort = true
-    if (hasDeparted && !loadsHandovers) return 'continue'
-    const open = this.#openShares(lease, handedOver, sentAt)
-    if (open.reads < openShares || (response.withheld && open.alive === 0)) return 'continue'
-    return response.others + open.alive > 0 ? 'recalled' : 'exhausted'
-  }
+/** Returns unspent reads. Never rejects; after a failure they are lost. */
+export async function returnLease (
+  limit: Limit,
+  store: LeaseStore,
+  key: string,
+  lease: Lease
+): Promise<void> {
+  const { reads, known } = lease.release()
+  limit.stats.returned += reads
+  await store.giveBack(windowOf(limit, key, lease), reads, known)
+}
 
-  #windowOf (key: string, { processId }: Lease): WindowOfClient & { processId: string } {
-    const { nameSpace, max, timeWindow } = this.#limit
-    return { nameSpace, key, max, timeWindow, processId }
-  }
+const windowOf = (
+  { nameSpace, max, timeWindow }: Limit,
+  key: string,
+  { processId }: Lease
+): WindowOfClient & { processId: string } => ({ nameSpace, key, max, timeWindow, processId })
 
-  #openShares (lease: Lease, handedOver: ReadonlyMap<string, unknown>, now: number): OpenShares {
-    const heard = handedOver.size === 0 ? lease.reporters
-      : new Set([...lease.reporters, ...handedOver.keys()])
-    const isLost = lease.isLost && !lease.ignoresSilent
-    const { members } = this.#store
-    const { max } = this.#limit
-    return members.known.openShares(max, members.share(max, now), heard, isLost, now)
-  }
-
-  /** Returns unspent reads. Never rejects; after a failure they are lost. */
-  async giveBack (key: string, lease: Lease): Promise<void> {
-    const { reads, known } = lease.release()
-    this.#limit.stats.returned += reads
-    await this.#store.giveBack(this.#windowOf(key, lease), reads, known)
-  }
+function openSharesOf (
+  max: number,
+  members: Members,
+  lease: Lease,
+  handedOver: ReadonlyMap<string, unknown>,
+  now: number
+): OpenShares {
+  const heard = new Set([...lease.reporters, ...handedOver.keys()])
+  const isLost = lease.isLost && !lease.ignoresSilent
+  return members.known.openShares(max, members.share(max, now), heard, isLost, now)
 }

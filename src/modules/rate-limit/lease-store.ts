@@ -1,8 +1,6 @@
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
-import type { ClientWindow } from './client-table.ts'
 import { listNearLimit, takeFirstShare } from './first-share.ts'
-import { Handovers } from './handovers.ts'
 import { nameOf, runLeases, windowKey, type KnownWindow, type LeaseRequest, type LeaseResponse,
   type WindowOfClient } from './lease-script.ts'
 import type { Members } from './members.ts'
@@ -44,7 +42,6 @@ export class LeaseStore {
   readonly succession: Succession
   readonly redis: RedisClient
   readonly #channel: string
-  readonly #handovers: Handovers
   /** By name space. */
   readonly #limits = new Map<string, LocalLimit>()
   readonly #asking = new Set<Promise<unknown>>()
@@ -58,11 +55,10 @@ export class LeaseStore {
     this.redis = redis
     this.#channel = channel
     this.members = members
-    this.#handovers = new Handovers(redis)
     const announce = async (): Promise<void> => {
       await redis.run(async (redis) => await redis.publish(channel, MEMBERS_CHANGED))
     }
-    this.succession = new Succession(redis, members, this.#handovers, this.#limits, announce)
+    this.succession = new Succession(redis, members, this.#limits, announce)
     members.onAdoptable = async () => await this.succession.tryToContinue()
     members.onNew = async () =>
       await takeFirstShare(
@@ -107,22 +103,6 @@ export class LeaseStore {
     known: KnownWindow
   ): Promise<void> {
     await this.#requests.load({ ...window, returned, known }).catch(() => {})
-  }
-
-  /**
-   * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
-   * are lost are missing.
-   *
-   * @throws {RedisAwayError} when Redis is unreachable
-   */
-  async handedOver (client: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
-    const found = new Map<string, ClientWindow | undefined>()
-    await Promise.all(this.members.known.departed.map(async (departed) => {
-      const window = await this.#handovers.find(departed.handover, client)
-      if (window === 'adopted') this.members.known.markContinued(departed)
-      else if (window !== 'lost') found.set(departed.id, window)
-    }))
-    return found
   }
 
   /** Lists the client before its reads are allowed, if first shares may no longer fit into its limit. */

@@ -137,7 +137,8 @@ export class Lease {
   }
 
   /** Takes over what Redis answered to a report. */
-  apply ({ id, granted, total, own, leftMs, withheld, reporters }: LeaseResponse, sentAt: number): void {
+  apply (response: LeaseResponse, sentAt: number): void {
+    const { id, granted, total, own, leftMs, withheld, reporters, isListed = false } = response
     // What is left wasn't granted by Redis in this window: it is from another one, or was counted locally.
     if (this.isLocal || id !== this.id) this.left = 0
     if (withheld) this.reporters = reporters
@@ -147,6 +148,7 @@ export class Lease {
       this.ignoresSilent = false
       this.isListed = false
     }
+    this.isListed ||= isListed
     this.unreported = 0
     this.#localFrom = undefined
     this.left += granted

@@ -5,7 +5,8 @@ import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { VALID_MS } from './heartbeats.ts'
 import { latest, Lease } from './lease.ts'
-import { FIRST_RESERVE, LeaseRequests, LeaseStats, type LeasedLimitOptions } from './lease-requests.ts'
+import { FIRST_RESERVE, LeaseStats, requestLease, returnLease,
+  type LeasedLimitOptions } from './lease-requests.ts'
 import { NO_WINDOW } from './lease-script.ts'
 import type { LeaseStore, LocalLimit } from './lease-store.ts'
 import type { Count } from './counters.ts'
@@ -36,7 +37,6 @@ export class LeasedLimit implements LocalLimit {
   /** For 66 s: the clients that may have spent their limits when this process got its first share. */
   #nearLimit: { readonly clients: ReadonlySet<string>, readonly until: number } | undefined
   readonly #leases: GenerationalMap<Lease>
-  readonly #requests: LeaseRequests | undefined
   /** Requests under way. */
   #asking = 0
   #isClosing = false
@@ -50,9 +50,7 @@ export class LeasedLimit implements LocalLimit {
     this.counts = new ClientTable(options.timeWindow)
     this.#leases = new GenerationalMap(options.timeWindow, MAX_LEASES)
     this.#store = store
-    if (store === undefined) return
-    this.#requests = new LeaseRequests(this, store)
-    store.register(options.nameSpace, this)
+    store?.register(options.nameSpace, this)
   }
 
   /**
@@ -175,14 +173,14 @@ export class LeasedLimit implements LocalLimit {
 
   /** Requests leases until every waiting read is allowed or refused. Never rejects. */
   async #ask (key: string, lease: Lease): Promise<void> {
-    const requests = this.#requests as LeaseRequests
+    const store = this.#store as LeaseStore
     lease.asking = true
     this.#asking++
     try {
       let recalls = 0
       let fruitless = 0
       do {
-        const outcome = await requests.ask(key, lease)
+        const outcome = await requestLease(this, store, key, lease)
         fruitless = lease.serveWaiting() > 0 ? 0 : fruitless + 1
         if (outcome !== 'recalled') lease.silentSince = undefined
         if (outcome === 'continue' && fruitless < MAX_FRUITLESS) continue
@@ -234,7 +232,13 @@ export class LeasedLimit implements LocalLimit {
       lease.recallPending = true
       return
     }
-    if (lease?.id === id) this.#giveBackRecalled(key, lease)
+    if (lease?.id === id) {
+      lease.recallPending = false
+      if (lease.holds && clock.now() < lease.resetAt) {
+        this.stats.recalled++
+        returnLease(this, this.#store as LeaseStore, key, lease)
+      }
+    }
     if (lease?.id !== id || lease.reportedFor !== this.#store?.members.id) this.#report(key)
   }
 
@@ -254,12 +258,8 @@ export class LeasedLimit implements LocalLimit {
 
   /** Notes for who adopts the counts that they are reported. Returns whether they may still be. */
   async #noteReported (key: string): Promise<boolean> {
-    try {
-      await this.#store?.succession.noteReported(this.nameSpace, [key])
-      return !this.#hasHandedOver
-    } catch {
-      return false // Redis is away
-    }
+    const noted = (this.#store as LeaseStore).succession.noteReported(this.nameSpace, [key])
+    return await noted.then(() => !this.#hasHandedOver, () => false) // Redis may be away
   }
 
   useFirstShare (nearLimit: ReadonlySet<string>): void {
@@ -291,13 +291,6 @@ export class LeasedLimit implements LocalLimit {
     if (lease?.id === id) lease.resetAt = clock.now() + leftMs
   }
 
-  #giveBackRecalled (key: string, lease: Lease): void {
-    lease.recallPending = false
-    if (!lease.holds || clock.now() >= lease.resetAt) return
-    this.stats.recalled++
-    this.#requests?.giveBack(key, lease)
-  }
-
   /**
    * Returns or reports what an open lease has, at the end of the process. Never rejects: reads that can't be
    * reported are still in the table, which is handed over.
@@ -305,7 +298,8 @@ export class LeasedLimit implements LocalLimit {
   async #settle (key: string, lease: Lease): Promise<void> {
     while (lease.asking) await sleep(1)
     lease.nextReserve = 0
+    // A lease without reads is returned, too: if Redis has lost the window, that puts it back.
     if (lease.uncounted > 0) await this.#ask(key, lease)
-    else await this.#requests?.giveBack(key, lease) // without reads, too: Redis may have lost the window
+    else await returnLease(this, this.#store as LeaseStore, key, lease)
   }
 }

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
-import type { ClientTable } from './client-table.ts'
-import type { Handovers } from './handovers.ts'
+import type { ClientTable, ClientWindow } from './client-table.ts'
+import { Handovers, type ClientOfLimit } from './handovers.ts'
 import { FORMAT, type Departed } from './heartbeats.ts'
 import type { Members } from './members.ts'
 
@@ -50,15 +50,30 @@ export class Succession {
   constructor (
     redis: RedisClient,
     members: Members,
-    handovers: Handovers,
     limits: ReadonlyMap<string, Countable>,
     announce: () => Promise<void>
   ) {
     this.#redis = redis
     this.#members = members
-    this.#handovers = handovers
+    this.#handovers = new Handovers(redis)
     this.#limits = limits
     this.#announce = announce
+  }
+
+  /**
+   * Returns what gracefully shut down processes have counted for a client, by process. Processes whose counts
+   * are lost are missing.
+   *
+   * @throws {RedisAwayError} when Redis is unreachable
+   */
+  async handedOver (client: ClientOfLimit): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
+    const found = new Map<string, ClientWindow | undefined>()
+    await Promise.all(this.#members.known.departed.map(async (departed) => {
+      const window = await this.#handovers.find(departed.handover, client)
+      if (window === 'adopted') this.#members.known.markContinued(departed)
+      else if (window !== 'lost') found.set(departed.id, window)
+    }))
+    return found
   }
 
   /** Tries to continue as one of the processes that have left. Never rejects. */

@@ -298,17 +298,6 @@ t.test('the limit is exact while Redis is full of documents and evicts keys', as
   }
 })
 
-t.test('what a process allowed before it died is lost until the window ends, and no more', async (t) => {
-  const url = await claimRedis(t)
-  const replicas = await startSharing(t, [url, url, url])
-  const limits = replicas.map((replica) => replica.limit(30))
-  t.equal(await spend(limits[0], 'a', 4), 4)
-  replicas[0]!.members.close()
-  replicas[0]!.redis.close()
-  const passed = 4 + await spend(limits[1], 'a') + await spend(limits[2], 'a')
-  t.ok(passed >= 30 - 10 && passed <= 30, `${passed}: its share costs at most a third of the limit`)
-})
-
 t.test('a process that hears no recalls has no share', async (t) => {
   const server = await startRedisServer(t)
   const proxy = await createProxy(t, server.url)
