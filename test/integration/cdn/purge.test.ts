@@ -98,7 +98,7 @@ const KINDS = [
 ]
 
 t.test('a page is purged by its tag when it has changed', async (t) => {
-  for (const { kind, tagHeader, request, response } of KINDS) {
+  await Promise.all(KINDS.map(async ({ kind, tagHeader, request, response }) => {
     const cdn = await startCdn(t, () => ({ status: 200, body: response }))
     const { app, account } = await startApp(t, cdn, { CDN_PURGE: kind, CDN_PURGE_TARGET: 'zone-1' })
     const page = await createPage(app, account)
@@ -107,8 +107,7 @@ t.test('a page is purged by its tag when it has changed', async (t) => {
     const read = await app.inject({ url: `/landing_pages/${page.public_id}` })
     t.equal(read.headers[tagHeader], tag, kind)
     t.match(await cdnIn(app, account, page, 'purged'), { version: 1, at: /Z$/ })
-    await app.close()
-  }
+  }))
 })
 
 t.test('a page is purged once more after five seconds', async (t) => {
@@ -252,14 +251,13 @@ t.test('every address has to answer, and after three days a purge is given up', 
     CDN_PURGE_URL: `${good.url},${bad.url}`
   })
   const page = await createPage(app, account)
-  await until(() => bad.requests.length >= 2, 'another attempt')
-  t.ok(good.requests.length >= 2)
+  await until(() => bad.requests.length === 1, 'an attempt')
   t.match(await cdnOf(app, account, page), { state: 'waiting', version: 1 })
-  await query(
-    url,
-    "UPDATE outbox SET changed_at = now() - interval '73 hours', due_at = now() WHERE state = 'sending'"
-  )
+  const isPostponed = "state = 'sending' AND due_at < now() + interval '10 s'" // not claimed for 30 s
+  await until(async () => (await query(url, `SELECT FROM outbox WHERE ${isPostponed}`)).length === 1)
+  await query(url, "UPDATE outbox SET changed_at = now() - interval '73 hours'")
   t.match(await cdnIn(app, account, page, 'failed'), { version: 1, at: /Z$/ })
+  t.same([good.requests.length, bad.requests.length], [2, 2], 'every address was tried again')
   t.match(await app.metrics.metrics(), /landfall_cdn_purges_given_up_total 1\n/)
 })
 
