@@ -160,7 +160,7 @@ export async function replaceDocument (
   return page ?? await failUnwritten(request, validatorsOf)
 }
 
-/** Puts the page that a request names into the trash, or removes it if there is none (`TRASH_DAYS=0`). */
+/** Puts the page that a request names into the trash, or removes it if the service has no trash. */
 export async function deletePage (request: FastifyRequest): Promise<void> {
   const hasTrash = request.server.config.TRASH_DAYS > 0
   const deleted = hasTrash ? await changeStateAndPublish(request, 'delete')
