@@ -14,15 +14,15 @@ export const INFO = {
 
 **Tokens.** Sign in and send the access token as \`Authorization: Bearer …\`. After a 401, exchange the refresh token for a new pair of tokens.
 
-**API keys** let programs manage pages and assets without a sign-in. Send one as \`Authorization: Bearer lf_…\`. Each operation names the scope that it needs; a key without it gets a 403. A key is refused on accounts, sessions and keys.
+**API keys** let programs manage pages and assets without a sign-in. Send one as \`Authorization: Bearer lf_…\`. Each operation names the scope that it needs; a key without it gets a 403. A key is refused on accounts, sessions, keys and webhooks.
 
 **Preview links** let others read the draft of one page without an account. Their tokens (\`Authorization: Bearer lfp_…\`) work on \`/previews\` only.
 
-**Lists** are arrays in descending order of creation. If there are more records, the response has a \`Link: <…>; rel="next"\` header. Read counts are oldest first, and complete.
+**Lists** are arrays, newest first unless the operation says otherwise. If there are more records, the response has a \`Link: <…>; rel="next"\` header. Read counts are oldest first, and complete.
 
 **ETags.** The \`ETag\` of a document is derived from its content. Send it as \`If-None-Match\` to avoid downloading an unchanged document, and as \`If-Match\` to avoid overwriting a change that you have not seen.
 
-**Versions and patches.** Each change of a document adds a version. Its owner can list earlier versions (each entry is a revision), read their documents and restore one. A patch changes parts of a document and keeps every byte that it does not name. A 409 means that a \`test\` of a JSON Patch found another value.
+**Versions and patches.** Each change of a document adds a version. Its owner can list earlier versions (each entry is a revision), read their documents and restore one. A patch changes parts of a document and keeps every byte that it does not name. A 409 means that what the request changes is not in the state that it needs: a \`test\` of a JSON Patch found another value, a draft is outdated or scheduled, or a file is in use.
 
 **HEAD** is supported wherever GET is. Unknown fields in requests are ignored. Every response has an \`X-Request-Id\` header.`,
   contact: { name: 'The operator of this service' },

@@ -53,15 +53,18 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       "If this wasn't you, ignore this mail: the password then stays as it is."
     ]
   }),
-  password_changed: ({ baseUrl, recipient, details }) => ({
-    subject: 'Your password was changed',
-    blocks: [
-      `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${
-        details?.session_kept === true ? 'all other sessions' : 'all sessions'
-      } of the account and all links to reset its password, and deleted its API keys and preview links.`,
-      WAS_NOT_YOU
-    ]
-  }),
+  password_changed: ({ baseUrl, recipient, details }) => {
+    const ended = details?.session_kept === true ? 'all other sessions' : 'all sessions'
+    return {
+      subject: 'Your password was changed',
+      blocks: [
+        `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${ended} of the ` +
+        'account and all links to reset its password, and deleted its API keys and preview links.',
+        'Webhooks, drafts and schedules stay. If somebody else has used your account, look at all of them.',
+        WAS_NOT_YOU
+      ]
+    }
+  },
   api_key_created: ({ baseUrl, recipient, details }) => {
     const { scopes, expires_at: expiresAt } = details ?? {}
     return {
@@ -82,16 +85,18 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       "If this wasn't you, tell the operator of the service."
     ]
   }),
-  webhook_paused: ({ baseUrl, recipient, details }) => ({
-    subject: 'A webhook was paused',
-    blocks: [
-      `A webhook of the account ${recipient} at ${baseUrl} was paused, because ${
-        details?.reason === 'gone' ? 'its address says that it is gone (status 410)'
-          : 'it has failed for three days'
-      }. Messages about your pages wait until you activate it again.`,
-      'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
-    ]
-  })
+  webhook_paused: ({ baseUrl, recipient, details }) => {
+    const reason = details?.reason === 'gone' ? 'its address says that it is gone (status 410)'
+      : 'it has failed for three days'
+    return {
+      subject: 'A webhook was paused',
+      blocks: [
+        `A webhook of the account ${recipient} at ${baseUrl} was paused, because ${reason}. Messages about ` +
+        'your pages wait until you activate it again.',
+        'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
+      ]
+    }
+  }
 }
 
 /**
