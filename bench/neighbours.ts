@@ -34,7 +34,7 @@ const readers = new Agent({ keepAlive: true })
 async function main (): Promise<void> {
   const hasNginx = process.argv.includes('--nginx')
   const programs = providePrograms(hasNginx ? ['postgres', 'nginx'] : ['postgres'], print)
-  const bin = programs.postgres as string
+  const bin = programs.postgres
   const guardian = startGuardian()
   const endings: (() => unknown)[] = []
   try {

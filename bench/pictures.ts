@@ -50,7 +50,7 @@ const percentile = (times: readonly number[], share: number): number =>
   times.toSorted((one, other) => one - other)[Math.floor(times.length * share)] as number
 
 async function main (): Promise<void> {
-  const bin = providePrograms(['postgres'], print).postgres as string
+  const bin = providePrograms(['postgres'], print).postgres
   // Clients and PostgreSQL are usually on other machines: the service and its child process share a core.
   const cores = findPinning()
   if (cores !== undefined) pinThisProcess([cores.rest])

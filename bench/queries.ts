@@ -68,7 +68,7 @@ async function main (): Promise<void> {
   if (values.help) return print(USAGE)
   const rounds = wholeNumber('rounds', values.rounds ?? '5')
   const windowMs = wholeNumber('window', values.window ?? '100')
-  const bin = providePrograms(['postgres'], print).postgres as string
+  const bin = providePrograms(['postgres'], print).postgres
   // On a disk, and durable, because that is a large part of what a write costs.
   process.env.TMPDIR ??= tmpdir()
   const guardian = startGuardian()

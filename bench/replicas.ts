@@ -35,7 +35,7 @@ async function main (): Promise<boolean> {
   }
   const { redis: program } = providePrograms(['redis'], progress)
   const guardian = startGuardian()
-  const { url } = await startRedis(program as string, guardian.folder, guardian)
+  const { url } = await startRedis(program, guardian.folder, guardian)
   const redis = new Redis(url)
   try {
     const rows: Row[] = []

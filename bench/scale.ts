@@ -44,7 +44,7 @@ async function main (): Promise<void> {
   if (values.help) return print(USAGE)
   const pages = values.pages ?? '1000000'
   if (!/^[1-9]\d*000$/.test(pages)) throw new UsageError('--pages takes thousands of pages')
-  const bin = providePrograms(['postgres'], print).postgres as string
+  const bin = providePrograms(['postgres'], print).postgres
   process.env.TMPDIR ??= tmpdir() // the large database may not fit into memory
   const guardian = startGuardian()
   try {

@@ -23,10 +23,10 @@ export async function startStores (guardian: Guardian, progress: (line: string) 
   const programs = providePrograms(['postgres', 'redis'], progress)
   // Inside of a test run there is an empty cluster; copying it is faster than initdb.
   const template = process.env.TEST_POSTGRES_CLUSTER
-  const cluster = template === undefined ? await createCluster(programs.postgres as string, guardian.folder)
+  const cluster = template === undefined ? await createCluster(programs.postgres, guardian.folder)
     : await copyCluster(template, guardian.folder)
-  const postgres = await startPostgres(programs.postgres as string, cluster, guardian)
-  const redis = await startRedis(programs.redis as string, guardian.folder, guardian)
+  const postgres = await startPostgres(programs.postgres, cluster, guardian)
+  const redis = await startRedis(programs.redis, guardian.folder, guardian)
   let claimed = 0
   return {
     guardian,

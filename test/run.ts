@@ -94,7 +94,7 @@ async function startServers (given: Given, files: readonly string[]): Promise<No
   const env: NodeJS.ProcessEnv = { ...process.env, TMPDIR: temporary }
 
   if (given.database === undefined) {
-    const bin = programs.postgres as string
+    const bin = programs.postgres
     const started = performance.now()
     // Tests, and runs inside of tests, start private servers on copies of this cluster.
     const cluster = process.env.TEST_POSTGRES_CLUSTER ?? await createCluster(bin, folder)
@@ -106,7 +106,7 @@ async function startServers (given: Given, files: readonly string[]): Promise<No
   }
   if (given.redis === undefined) {
     const started = performance.now()
-    const server = await startRedis(programs.redis as string, folder, guardian)
+    const server = await startRedis(programs.redis, folder, guardian)
     env.TEST_REDIS_URL = server.url
     print(`started Redis (${programs.redis}) on port ${server.port} in ${since(started)}`)
   } else {

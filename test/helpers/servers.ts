@@ -11,7 +11,7 @@ import pg from 'pg'
 import { applyMigrations } from '../../src/infra/postgres/migrate.ts'
 import { ownGuardian, type Teardown } from '../shared/guardian.ts'
 import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from '../shared/instances.ts'
-import { providePrograms } from '../shared/programs.ts'
+import { provide } from '../shared/programs.ts'
 
 // Databases on the PostgreSQL and Redis that the runner starts for all tests, and private servers.
 
@@ -129,14 +129,13 @@ export async function startRedisServer (
   t: Teardown,
   settings: Record<string, string | number> = {}
 ): Promise<PrivateServer> {
-  const { redis } = providePrograms(['redis'], () => {})
   const { folder } = ownGuardian()
-  return own(t, await startRedis(redis as string, folder, ownGuardian(), settings))
+  return own(t, await startRedis(provide('redis'), folder, ownGuardian(), settings))
 }
 
 /** Starts a PostgreSQL server with an empty database for one test. */
 export async function startPostgresServer (t: Teardown): Promise<PrivateServer> {
-  const bin = providePrograms(['postgres'], () => {}).postgres as string
+  const bin = provide('postgres')
   const { folder } = ownGuardian()
   const template = process.env.TEST_POSTGRES_CLUSTER
   const cluster = template === undefined ? await createCluster(bin, folder)

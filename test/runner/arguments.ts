@@ -18,7 +18,6 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
   --timeout=N     time limit for one file, in seconds (default 600)
   --retry         if at most 5 files failed, run them once more, one at a time, name the tests that pass
                   then, and count them in test/flakes.md (unless CI is set)
-  --bail          start no more files after the first failure
   --record        write the duration of each file to test/durations.json, which orders the files
 
 SOAK_SECONDS      duration of each open-ended part of the long tests (default 600)
@@ -34,7 +33,6 @@ export interface Request {
   grep: string[]
   jobs: number
   timeoutSeconds: number
-  bail: boolean
   /** Whether failed files run once more. */
   retry: boolean
   soak: boolean
@@ -58,9 +56,8 @@ export function readArguments (args: string[]): Request | undefined {
   const { values, positionals } = parse(args)
   if (values.help === true) return undefined
   const { soak = false, system = false, all = false, grep = [] } = values
-  const { bail = false, retry = false, record = false } = values
+  const { retry = false, record = false } = values
   const ending = soak ? '.soak.ts' : '.test.ts'
-  if (bail && retry) throw new UsageError('--bail leaves files out, so --retry can not be used with it')
   const usual = [
     ...soak || system ? [] : ['test/unit', 'test/integration'],
     ...soak || system || all ? ['test/system'] : []
@@ -73,7 +70,6 @@ export function readArguments (args: string[]): Request | undefined {
     grep,
     jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 2)),
     timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
-    bail,
     retry,
     soak,
     record,
@@ -90,7 +86,6 @@ function parse (args: string[]) {
         grep: { type: 'string', short: 'g', multiple: true },
         jobs: { type: 'string', short: 'j' },
         timeout: { type: 'string' },
-        bail: { type: 'boolean' },
         retry: { type: 'boolean' },
         soak: { type: 'boolean' },
         system: { type: 'boolean' },

@@ -21,7 +21,6 @@ export interface SuiteOptions {
   env: NodeJS.ProcessEnv
   /** Parent of the temporary folders of the workers. */
   temporaryFolder: string
-  bail: boolean
   /** Whether standard error of the files is passed to `progress` line by line. */
   follow: boolean
   guardian: Guardian
@@ -55,10 +54,6 @@ const END_OF_FILE = /^end of file, exit code (\d+)/
 export function runSuite (files: readonly string[], options: SuiteOptions): Suite {
   const waiting = [...files]
   const workers = new Set<Worker>()
-  const report = (result: FileResult) => {
-    options.report(result)
-    if (options.bail && result.failures.length > 0) waiting.length = 0
-  }
   const start = (): Worker => {
     const worker = new Worker(options)
     workers.add(worker)
@@ -80,10 +75,10 @@ export function runSuite (files: readonly string[], options: SuiteOptions): Suit
       if (hasFailed) worker.kill()
       if (hasFailed || !isShared) result.failures.push(...(await end(worker))?.failures ?? [])
       if (hasFailed && isShared) shared = undefined
-      report(result)
+      options.report(result)
     }
     const problem = shared && await end(shared)
-    if (problem !== undefined) report(problem)
+    if (problem !== undefined) options.report(problem)
   }
   const finished = Promise.all(Array.from({ length: options.jobs }, runSlot)).then(() => {})
   return {

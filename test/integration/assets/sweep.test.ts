@@ -10,7 +10,7 @@ import { claimFiles, removeUnlessReferenced, sweep } from '../../../src/modules/
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { buildTestApp, signUp, testSettings } from '../../helpers/app.ts'
-import { findPrograms } from '../../shared/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
 import { insertAssets, pathOf, PNG, upload } from '../../helpers/assets.ts'
 import { backstage, onEachStore, stored } from '../../helpers/stores.ts'
@@ -111,7 +111,7 @@ t.test('a copy of a database does not own its files until the owner file is remo
   const account = await signUp(app)
   await upload(app, account, PNG)
   const copy = await createDatabase(t)
-  const { postgres = '' } = findPrograms() // the same version as the server
+  const postgres = provide('postgres') // the same version as the server
   execFileSync('bash', ['-c', 'set -o pipefail; pg_dump "$FROM" | psql -q "$TO"'], {
     env: { PATH: `${postgres}${delimiter}${process.env.PATH}`, FROM: app.config.DATABASE_URL, TO: copy },
     stdio: ['ignore', 'ignore', 'inherit']

@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path'
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3'
 import t from 'tap'
 import { createBucket, s3Client } from '../../helpers/buckets.ts'
-import { findPrograms, provide } from '../../shared/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
 import { backUpBetweenSteps, Belongings, command, Interloper, keyOf, succeed } from '../../helpers/backup.ts'
@@ -12,8 +12,7 @@ import { backUpBetweenSteps, Belongings, command, Interloper, keyOf, succeed } f
 // Backup, restore and verify with uploads in a bucket.
 
 provide('swift')
-const { postgres } = findPrograms()
-if (postgres !== undefined) process.env.PATH = `${postgres}${delimiter}${process.env.PATH}`
+process.env.PATH = `${provide('postgres')}${delimiter}${process.env.PATH}`
 
 const settings = async (
   uploads: Record<string, string>

@@ -3,7 +3,7 @@ import { appendFile, cp, readdir, rename, rm, symlink, writeFile } from 'node:fs
 import { delimiter, dirname, join } from 'node:path'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
-import { findPrograms } from '../../shared/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { createDatabase, query } from '../../helpers/servers.ts'
 import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
@@ -18,8 +18,7 @@ interface Settings extends Record<string, string> {
 }
 
 // The client programs have to be of the same version as the server of the tests.
-const { postgres } = findPrograms()
-if (postgres !== undefined) process.env.PATH = `${postgres}${delimiter}${process.env.PATH}`
+process.env.PATH = `${provide('postgres')}${delimiter}${process.env.PATH}`
 
 async function settings (t: Test, schema?: string): Promise<Settings> {
   const url = new URL(await createDatabase(t))

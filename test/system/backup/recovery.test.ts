@@ -9,12 +9,12 @@ import { call, Owner } from '../../helpers/client.ts'
 import { ownGuardian } from '../../shared/guardian.ts'
 import { accountOf, copyCluster, createCluster, privateFolder,
   startPostgres } from '../../shared/instances.ts'
-import { provide, providePrograms } from '../../shared/programs.ts'
+import { provide } from '../../shared/programs.ts'
 import { claimRedis, own, query, type PrivateServer } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
-const bin = providePrograms(['postgres'], () => {}).postgres as string
+const bin = provide('postgres')
 process.env.PATH = `${bin}${delimiter}${process.env.PATH}`
 
 const REPLICA = { wal_level: 'replica', max_wal_senders: 2 }
