@@ -22,9 +22,12 @@ export async function openTransaction (t: Teardown, url: string): Promise<OpenTr
   }
 }
 
-/** Waits until at least `count` statements of a database wait for a lock. */
-export async function untilBlocked (url: string, count: number): Promise<void> {
+/** Waits until at least `count` statements of a database wait for a lock. Returns how many do. */
+export async function untilBlocked (url: string, count: number): Promise<number> {
   const blocked =
     "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-  await until(async () => (await query(url, blocked)).length >= count, `${count} statements wait for locks`)
+  return await until(async () => {
+    const { length } = await query(url, blocked)
+    return length >= count && length
+  }, `${count} statements wait for locks`)
 }

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
 import type { LightMyRequestResponse } from 'fastify'
-import pg from 'pg'
 import { upload } from '../../helpers/assets.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 import { GENEROUS } from '../../helpers/hostile-service.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Lists that change while they are read. A record that exists all the time appears exactly once.
@@ -89,27 +89,20 @@ t.test('many lists of one account are read one by one', async (t) => {
   await createPage(app, account, '{}')
   const list = async ({ headers }: typeof account) =>
     await app.inject({ url: '/manage/landing_pages', headers })
-  const locker = new pg.Client(app.config.DATABASE_URL)
-  await locker.connect()
-  t.teardown(async () => await locker.end())
-  const waitForLocks = async (count: number) =>
-    await until(async () =>
-      (await app.database.$queryRaw<unknown[]>`
-      SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-        .length === count, `${count} lists run`)
-
-  await locker.query('BEGIN; LOCK TABLE landing_pages')
+  const database = app.config.DATABASE_URL as string
+  const locker = await openTransaction(t, database)
+  await locker.client.query('LOCK TABLE landing_pages')
   let answered = 0
   const lists = Array.from({ length: 110 }, async () => {
     const { statusCode } = await list(account)
     answered++
     return statusCode
   })
-  await waitForLocks(1)
+  t.equal(await untilBlocked(database, 1), 1)
   const ofOther = list(other)
-  await waitForLocks(2)
+  t.equal(await untilBlocked(database, 2), 2, 'one list of each account')
   await until(() => answered === 9, 'those beyond a hundred that wait are refused')
-  await locker.query('ROLLBACK')
+  await locker.client.query('ROLLBACK')
   const statuses = await Promise.all(lists)
   t.equal(statuses.filter((status) => status === 200).length, 101)
   t.equal(statuses.filter((status) => status === 503).length, 9)

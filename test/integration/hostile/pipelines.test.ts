@@ -3,12 +3,11 @@ import type { IncomingMessage } from 'node:http'
 import { readdirSync, readlinkSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import pg from 'pg'
 import { pathOf, upload } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
 import { buildTestApp, createPage, listen, signUp, testSettings } from '../../helpers/app.ts'
 import { connection, requestOf, requestWith, type Connection } from '../../helpers/raw.ts'
-import { query } from '../../helpers/servers.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 // Pipelined requests, sent before earlier ones on the connection are answered: docs/adr/0007-pipelining.md
 
@@ -159,24 +158,16 @@ t.test('a pipeline of management requests queries the database only once', async
   const { app, account, get, open, database } = await service(t)
   await createPage(app, account)
   const stranger = await signUp(app) // the lists of one account are read one by one
-  const locker = new pg.Client({ connectionString: database })
-  await locker.connect()
-  await locker.query('BEGIN; LOCK TABLE landing_pages IN ACCESS EXCLUSIVE MODE')
-  const waiting = async (): Promise<number> =>
-    Number((await query(
-      database,
-      "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    ))[0]?.count)
+  const locker = await openTransaction(t, database)
+  await locker.client.query('LOCK TABLE landing_pages')
   const greedy = open()
   const other = open()
   greedy.send(get('/manage/landing_pages').repeat(20))
-  while (await waiting() < 1);
+  await untilBlocked(database, 1)
   other
     .send(get('/manage/landing_pages').replace(account.headers.authorization, stranger.headers.authorization))
-  while (await waiting() < 2);
-  t.equal(await waiting(), 2, 'one query per connection')
-  await locker.query('ROLLBACK')
-  await locker.end()
+  t.equal(await untilBlocked(database, 2), 2, 'one query per connection')
+  await locker.client.query('ROLLBACK')
   t.equal((await other.response()).status, 200)
   t.equal((await greedy.response()).status, 200)
   t.equal(await greedy.rest(), '')

@@ -7,7 +7,7 @@ import { connection as connectionTo, requestOf } from '../../helpers/raw.ts'
 import { createMigratedDatabase, createProxy, query } from '../../helpers/servers.ts'
 import { startReplica, type Replica } from '../../helpers/redis-replicas.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
-import { openTransaction } from '../../helpers/transaction.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Read counts over several processes, and while PostgreSQL fails.
@@ -144,9 +144,7 @@ t.test('a report whose response is lost is not counted twice', async (t) => {
   const other = await openTransaction(t, database)
   await other.client.query('LOCK TABLE landing_page_reads_hourly')
   await readPage(t, url, page, 500)
-  const waiting =
-    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-  await until(async () => (await query(database, waiting)).length > 0, 'the report waits')
+  await untilBlocked(database, 1)
   proxy.delay(3_600_000)
   await other.client.query('COMMIT')
   await until(async () => (await query(database, 'SELECT FROM landing_page_reads_hourly')).length === 1)
