@@ -208,14 +208,6 @@ t.test('a failed backup prints the reason and leaves nothing behind', async (t) 
     code: 1,
     output: /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/
   })
-  t.match(await command(t, env, 'backup'), {
-    code: 2,
-    output: /^error: missing required argument 'dir'\n/
-  })
-  t.match(await command(t, { ...env, PORT: 'x' }, 'verify'), {
-    code: 1,
-    output: /^These settings can't be used:\nPORT must be/
-  })
 
   // A limit on the size of files simulates a full disk without special permissions.
   const small = join(folder, 'small')

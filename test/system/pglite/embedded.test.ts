@@ -75,6 +75,12 @@ async function numbers (lines: AsyncIterator<string>, count: number): Promise<nu
   return last
 }
 
+/** Keeps a lock from becoming stale for an hour, so it can be taken only because its owner is dead. */
+async function keepFresh (dataDir: string): Promise<void> {
+  const later = new Date(Date.now() + 3_600_000)
+  await utimes(join(dataDir, 'lock'), later, later)
+}
+
 t.test('committed rows survive SIGKILL at any time', async (t) => {
   const dataDir = await dataFolderWithDatabase(t)
   let next = 0
@@ -87,12 +93,8 @@ t.test('committed rows survive SIGKILL at any time', async (t) => {
       if (/^\d+$/.test(line.value)) last = Number(line.value)
     }
 
-    const started = performance.now()
+    await keepFresh(dataDir)
     const database = await startEmbedded(dataDir, silent, unexpected)
-    t.ok(
-      performance.now() - started < 9_000,
-      'the start does not wait until the lock of the killed process is stale'
-    )
     const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 10_000 })
     const { rows } = await pool
       .query('SELECT count(*)::int AS count, max(number) AS last, sum(length(filling))::int AS filling ' +
@@ -125,52 +127,52 @@ t.test("SIGKILL during the creation of the database doesn't prevent the next sta
   t.equal(await numbers(lines, 3), 2)
 })
 
-t.test('a second database on the same folder in one process fails at once', async (t) => {
+t.test('with one database', async (t) => {
   const dataDir = await dataFolderWithDatabase(t)
   const database = await startEmbedded(dataDir, silent, unexpected)
-  t.teardown(async () => await database.close())
-  await t.rejects(startEmbedded(dataDir, silent, unexpected), { name: 'DataDirError', message: /is in use/ })
-})
+  const open = (timeoutMs = 30_000) => new BoundedPool({ connection: database.connection, max: 1, timeoutMs })
 
-t.test('an abandoned transaction is rolled back with its connection', async (t) => {
-  const database = await startEmbedded(await dataFolderWithDatabase(t), silent, unexpected)
-  t.teardown(async () => await database.close())
-  const client = new pg.Client(connectionOptions(database.connection))
-  await client.connect()
-  await client.query('CREATE TABLE counted (number int)')
-  await client.query('BEGIN')
-  await client.query('INSERT INTO counted VALUES (1)')
-  await client.end()
+  t.test('a second one on the same folder fails at once', async (t) => {
+    await t.rejects(startEmbedded(dataDir, silent, unexpected), {
+      name: 'DataDirError',
+      message: /is in use/
+    })
+  })
 
-  const other = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 30_000 })
-  t.same((await other.query('SELECT number FROM counted')).rows, [])
-  await other.end()
-})
+  t.test('an abandoned transaction is rolled back with its connection', async (t) => {
+    const client = new pg.Client(connectionOptions(database.connection))
+    await client.connect()
+    await client.query('CREATE TABLE counted (number int)')
+    await client.query('BEGIN')
+    await client.query('INSERT INTO counted VALUES (1)')
+    await client.end()
 
-t.test('a broken connection leaves a usable session', async (t) => {
-  const database = await startEmbedded(await dataFolderWithDatabase(t), silent, unexpected)
-  t.teardown(async () => await database.close())
-  for (let round = 0; round < 10; round++) {
-    const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 5 })
-    await Promise
-      .all(['BEGIN', 'SELECT pg_sleep(0.02)', 'SELECT generate_series(1, 20000)'].map(async (text) =>
-        await pool.query({ text, values: [] }).catch(() => {})
-      ))
+    const other = open()
+    t.same((await other.query('SELECT number FROM counted')).rows, [])
+    await other.end()
+  })
+
+  t.test('a broken connection leaves a usable session', async (t) => {
+    for (let round = 0; round < 10; round++) {
+      const pool = open(5)
+      await Promise
+        .all(['BEGIN', 'SELECT pg_sleep(0.02)', 'SELECT generate_series(1, 20000)'].map(async (text) =>
+          await pool.query({ text, values: [] }).catch(() => {})
+        ))
+      await pool.end()
+    }
+    const pool = open()
+    t.same((await pool.query({ text: 'SELECT $1::int AS one', values: [1] })).rows, [{ one: 1 }])
     await pool.end()
-  }
-  const pool = new BoundedPool({ connection: database.connection, max: 1, timeoutMs: 30_000 })
-  t.same((await pool.query({ text: 'SELECT $1::int AS one', values: [1] })).rows, [{ one: 1 }])
-  await pool.end()
-})
+  })
 
-t.test('only the user of the process can read its files', async (t) => {
-  const dataDir = await dataFolderWithDatabase(t)
-  const database = await startEmbedded(dataDir, silent, unexpected)
-  t.equal((await stat(dataDir)).mode & 0o777, 0o700)
-  t.equal((await stat(database.connection.host)).mode & 0o777, 0o700)
-  await database.close()
-  t.notOk(existsSync(database.connection.host), 'the folder of the socket is gone')
-  t.same(await readdir(dataDir), ['postgres'], 'the lock is gone')
+  t.test('only the user of the process can read its files', async (t) => {
+    t.equal((await stat(dataDir)).mode & 0o777, 0o700)
+    t.equal((await stat(database.connection.host)).mode & 0o777, 0o700)
+    await database.close()
+    t.notOk(existsSync(database.connection.host), 'the folder of the socket is gone')
+    t.same(await readdir(dataDir), ['postgres'], 'the lock is gone')
+  })
 })
 
 t.test('a DATA_DIR that existed before gives other users no access to the database', async (t) => {
@@ -245,10 +247,9 @@ t.test('the lock of a dead process is taken over at once by exactly one process'
   for (const owner of [{ ...us, pid: 2 ** 22 + 1 }, { ...us, started: '1' }]) {
     await mkdir(join(dataDir, 'lock'), { recursive: true })
     await writeFile(join(dataDir, 'lock-owner.json'), JSON.stringify(owner))
-    const started = performance.now()
+    await keepFresh(dataDir)
     const attempts = await Promise.allSettled(Array.from({ length: 5 }, async () =>
       await lockDataDir(dataDir, silent, unexpected)))
-    t.ok(performance.now() - started < 9_000)
     const won = attempts.filter((attempt) => attempt.status === 'fulfilled')
     t.equal(won.length, 1)
     for (const attempt of attempts) {
