@@ -73,7 +73,7 @@ t.test('a draft is scheduled in local time, and cannot be changed until then', a
 t.test('a scheduled draft is published, and the tab that shows it says so', async (t) => {
   const page = await owner.createPage(url, '{"title": "Old"}')
   await owner.call('PUT', `${url}/manage/landing_pages/${page.id}/draft`, { text: '{"title": "On time"}' })
-  const soon = new Date(Date.now() + 5000).toISOString()
+  const soon = new Date(Date.now() + 15_000).toISOString()
   await owner.call('PUT', scheduleUrl(page), { text: `{"publish_at": "${soon}", "unpublish_at": null}` })
   await showFields(tab, page)
   await button('Publish now').waitFor()

@@ -258,7 +258,7 @@ t.test('an upgrade, a rollback and another upgrade go unnoticed', async (t) => {
   const replace = async (old: Service, start: () => Promise<Service>): Promise<Service> => {
     const next = await start()
     urls[urls.indexOf(old.url)] = next.url
-    await new Promise((resolve) => setTimeout(resolve, 100)) // reads that were sent to the old URL
+    await readers.for(0) // reads that were sent to the old URL
     t.equal(await old.end('SIGTERM'), 0)
     return next
   }

@@ -182,9 +182,9 @@ t.test('a type passes when the list contains it, and a wildcard needs a detected
 t.test('no hostile image takes five seconds or has invalid dimensions', async (t) => {
   let slowest: [string, number] = ['', 0]
   for (const [name, content] of hostileImages()) {
-    const start = performance.now()
+    const start = process.cpuUsage()
     const { size } = await inspect(content, 'image/png')
-    const elapsed = performance.now() - start
+    const elapsed = process.cpuUsage(start).user / 1000
     if (elapsed > slowest[1]) slowest = [name, elapsed]
     t.ok(size === undefined || (size.width > 0 && size.height > 0), name)
   }
