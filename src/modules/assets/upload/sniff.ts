@@ -17,7 +17,7 @@ const DETECTABLE: ReadonlySet<string> = new Set([
 
 export interface ContentType {
   /** Lower-case type/subtype without parameters. */
-  readonly type: string
+  readonly name: string
   /** Whether it was detected from the bytes, or only claimed by the client. */
   readonly sniffed: boolean
 }
@@ -30,9 +30,9 @@ export interface ContentType {
  */
 export async function contentTypeOf (head: Uint8Array, claimed: string | undefined): Promise<ContentType> {
   const sniffed = await sniff(head)
-  if (sniffed !== undefined) return { type: sniffed, sniffed: true }
+  if (sniffed !== undefined) return { name: sniffed, sniffed: true }
   const claim = essence(claimed ?? '')
-  return { type: isCredible(claim, head) ? claim : OCTET_STREAM, sniffed: false }
+  return { name: isCredible(claim, head) ? claim : OCTET_STREAM, sniffed: false }
 }
 
 /**
@@ -41,9 +41,9 @@ export async function contentTypeOf (head: Uint8Array, claimed: string | undefin
  * @param allowed types such as `image/png` or `image/*`, in lower case; empty allows all. A wildcard matches
  *   only detected types; a type that can't be detected, such as `text/csv`, must be listed by its name
  */
-export function isAllowed ({ type, sniffed }: ContentType, allowed: readonly string[]): boolean {
-  if (allowed.length === 0 || allowed.includes(type)) return true
-  return sniffed && allowed.includes(`${type.slice(0, type.indexOf('/'))}/*`)
+export function isAllowed ({ name, sniffed }: ContentType, allowed: readonly string[]): boolean {
+  if (allowed.length === 0 || allowed.includes(name)) return true
+  return sniffed && allowed.includes(`${name.slice(0, name.indexOf('/'))}/*`)
 }
 
 async function sniff (head: Uint8Array): Promise<string | undefined> {

@@ -57,7 +57,7 @@ export function createUploadHandler (app: FastifyInstance): (request: FastifyReq
     const { key, type } = stored
     if (!isAllowed(type, config.ALLOWED_UPLOAD_TYPES)) {
       await stored.discard()
-      throw new InvalidError([`File has a type that is not allowed (${type.type})`])
+      throw new InvalidError([`File has a type that is not allowed (${type.name})`])
     }
     await stored.publish()
     let mayHaveRow = false
@@ -80,7 +80,8 @@ interface InspectedFile extends StagedFile {
   readonly key: string
   readonly filename: string
   readonly type: ContentType
-  readonly head: Uint8Array
+  /** As many as sniffing needs, or all of a smaller file. */
+  readonly firstBytes: Uint8Array
 }
 
 async function receive (
@@ -89,11 +90,11 @@ async function receive (
   claimedType: string,
   filename: string
 ): Promise<InspectedFile> {
-  let detected: Pick<InspectedFile, 'key' | 'type' | 'head'> | undefined
-  const staged = await store.receive(stream, async (head) => {
-    const type = await contentTypeOf(head, claimedType)
-    const key = newStorageKey(type.type)
-    detected = { key, type, head }
+  let detected: Pick<InspectedFile, 'key' | 'type' | 'firstBytes'> | undefined
+  const staged = await store.receive(stream, async (firstBytes) => {
+    const type = await contentTypeOf(firstBytes, claimedType)
+    const key = newStorageKey(type.name)
+    detected = { key, type, firstBytes }
     return { key, filename }
   })
   return { ...staged, filename, ...detected as NonNullable<typeof detected> }
@@ -101,19 +102,19 @@ async function receive (
 
 /** Describes a published file. @throws {RetryLaterError} 503 if the storage can't be read */
 async function describe (store: FileStore, stored: InspectedFile): Promise<Omit<NewAsset, 'userId'>> {
-  const { key, filename, type: { type }, byteSize, head } = stored
+  const { key, filename, type: { name: contentType }, byteSize, firstBytes } = stored
   /** Reads a part of the file, as far as there is one. */
   async function readPart (position: number, length: number): Promise<Uint8Array> {
     const end = Math.min(position + length, byteSize)
-    if (end <= head.length) return head.subarray(position, end)
+    if (end <= firstBytes.length) return firstBytes.subarray(position, end)
     const file = position < end ? await store.open(key, false) : undefined
     return file === undefined ? new Uint8Array() : await buffer(await file.read(position, end - 1))
   }
-  const dimensions = await readDimensions(head, type, readPart)
+  const dimensions = await readDimensions(firstBytes, contentType, readPart)
   return {
     storageKey: key,
     filename,
-    contentType: type,
+    contentType,
     byteSize: BigInt(byteSize),
     checksum: stored.checksum,
     width: dimensions?.width ?? null,
