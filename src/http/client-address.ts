@@ -17,19 +17,24 @@ export interface ClientAddress {
   readonly counted: string
 }
 
-/** Maximum number of cached addresses that aren't plain IPv4. Parsing one takes longer than a limit check. */
-const MAX_KNOWN = 50_000
-/** Maximum number of cached proxies. */
-const MAX_PROXIES = 1000
-const MAX_KNOWN_LENGTH = 128
+/** Results that are kept. To parse an address takes longer than to check a limit. */
+const MAX_CACHED = 50_000
+/** Peers and headers whose result is kept, in characters. Longer ones aren't sent by honest clients. */
+const MAX_CACHED_LENGTH = 128
+/** Peers that are remembered as trusted. */
+const MAX_TRUSTED_PEERS = 1000
 /** Characters parsed at the end of X-Forwarded-For, where proxies append. Clients can send any length. */
 const MAX_FORWARDED_LENGTH = 1024
 
 export default fp(async (app) => {
   const trustsProxies = app.config.TRUST_PROXY.length > 0
-  const known = new LRUCache<string, ClientAddress>({ max: MAX_KNOWN })
-  /** Peers in TRUST_PROXY, so that most addresses of a crowd need neither the cache nor Fastify's parser. */
-  const proxies = new LRUCache<string, true>({ max: MAX_PROXIES })
+  /** Results by peer, or by peer and X-Forwarded-For. */
+  const cache = new LRUCache<string, ClientAddress>({ max: MAX_CACHED })
+  /**
+   * Peers in TRUST_PROXY, as Fastify's parser found. A plain IPv4 address that one of them reports needs
+   * neither the parser nor a place in the cache, which a million clients would overflow.
+   */
+  const trustedPeers = new LRUCache<string, true>({ max: MAX_TRUSTED_PEERS })
   let hasWarned = false
   /** Warns of the first peer that sends X-Forwarded-For without being trusted. */
   function warn (peer: string): void {
@@ -42,10 +47,10 @@ export default fp(async (app) => {
     )
   }
 
-  function remember (source: string, claimed: string, peer: string): ClientAddress {
+  function parse (cacheKey: string, claimed: string, peer: string): ClientAddress {
     const full = bareAddress(claimed) ?? bareAddress(peer) ?? 'unknown'
     const address = { full, counted: countedAddress(full) }
-    if (source.length <= MAX_KNOWN_LENGTH) known.set(source, address)
+    if (cacheKey.length <= MAX_CACHED_LENGTH) cache.set(cacheKey, address)
     return address
   }
 
@@ -54,21 +59,21 @@ export default fp(async (app) => {
     let forwarded = request.raw.headers['x-forwarded-for'] as string | undefined
     if (forwarded === undefined || !trustsProxies) {
       if (forwarded !== undefined) warn(peer)
-      return known.get(peer) ?? remember(peer, peer, peer)
+      return cache.get(peer) ?? parse(peer, peer, peer)
     }
-    if (isIPv4(forwarded) && proxies.has(peer)) return { full: forwarded, counted: forwarded }
-    const source = `${peer} ${forwarded}`
-    const remembered = known.get(source)
-    if (remembered !== undefined) return remembered
+    if (isIPv4(forwarded) && trustedPeers.has(peer)) return { full: forwarded, counted: forwarded }
+    const cacheKey = `${peer} ${forwarded}`
+    const cached = cache.get(cacheKey)
+    if (cached !== undefined) return cached
     if (forwarded.length > MAX_FORWARDED_LENGTH) {
       forwarded = forwarded.slice(forwarded.indexOf(',', forwarded.length - MAX_FORWARDED_LENGTH) + 1)
       request.raw.headers['x-forwarded-for'] = forwarded
     }
     const claimed = (request.ip as string | undefined) ?? '' // undefined if the socket is closed
-    if (claimed === forwarded && claimed !== peer) proxies.set(peer, true)
+    if (claimed === forwarded && claimed !== peer) trustedPeers.set(peer, true)
     // The peer isn't a trusted proxy, unless it reports its own address as the client's.
     if (claimed === peer && !forwarded.trimEnd().endsWith(peer)) warn(peer)
-    return remember(source, claimed, peer)
+    return parse(cacheKey, claimed, peer)
   })
 }, { name: 'client-address' })
 
