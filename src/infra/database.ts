@@ -20,7 +20,7 @@ declare module 'fastify' {
     /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
     isDatabaseReachable: () => Promise<boolean>
     /** Calls a listener after commands, which use the embedded database through this process. */
-    onCommandLineWrite: (listener: () => void) => void
+    onAdminSocketWrite: (listener: () => void) => void
   }
 }
 
@@ -83,7 +83,7 @@ async function database (app: FastifyInstance): Promise<void> {
     landfall_database_waiting: ['Statements that wait for a connection', () => pool.waitingCount]
   })
   const writeListeners: (() => void)[] = []
-  app.decorate('onCommandLineWrite', (listener) => {
+  app.decorate('onAdminSocketWrite', (listener) => {
     writeListeners.push(listener)
   })
   const adminSocket = embedded === undefined ? undefined

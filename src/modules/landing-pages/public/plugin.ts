@@ -32,7 +32,8 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
       (redisClient !== undefined && redisClient.subscribed && redisClient.reachable),
     tagLine: (publicId) => headerLines(...cacheTagHeader(config, publicId))
   })
-  app.onCommandLineWrite(() => documents.expireAll())
+  // The command line has no other way to tell an embedded service what it has changed.
+  app.onAdminSocketWrite(() => documents.expireAll())
   redisClient?.on('subscribed', () => documents.expireAll())
   redisClient?.on('unsubscribed', () => documents.expireAll())
   redisClient?.on('unreachable', () => documents.expireAll())
