@@ -4,8 +4,9 @@ import t from 'tap'
 import { buildTestApp, listen, testSettings } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
 import { connection, requestOf, type Connection } from '../../helpers/raw.ts'
-import { claimRedis } from '../../helpers/servers.ts'
+import { claimRedis, freePort } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
 
 // Limits on connections and on the time that a request may take to arrive.
 
@@ -37,7 +38,8 @@ t.test('connections beyond the limit are closed, earlier ones are served, and a 
 
 t.test('with few file descriptors the service accepts only as many connections as it can serve', async (t) => {
   const command = `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`
-  const settings = { ...await testSettings(t), LOG_LEVEL: 'info' }
+  const opsPort = await freePort()
+  const settings = { ...await testSettings(t), LOG_LEVEL: 'info', OPS_PORT: String(opsPort) }
   const service = await startService(t, settings, ['bash', '-c', command])
   t.match(
     service.output(),
@@ -52,8 +54,11 @@ t.test('with few file descriptors the service accepts only as many connections a
     client.send(requestOf(pathname))
     return client
   })
-  // The process reads its own memory use in this time, which needs a file descriptor, too.
-  await sleep(2500)
+  await until(async () => {
+    // Among them is the memory that the process uses. To read it needs a file descriptor, too.
+    const metrics = await (await fetch(`http://127.0.0.1:${opsPort}/metrics`)).text()
+    return /^process_resident_memory_bytes \d/m.test(metrics) && /^landfall_connections 100$/m.test(metrics)
+  }, 'all places are taken')
   t.equal(service.child.exitCode, null)
   for (const { socket } of greedy) socket.destroy()
   while (!await isAnswered(connection(t, service.url)));
