@@ -60,7 +60,7 @@ t.test('two replicas behind HAProxy', async (t) => {
     const lines = () => log().filter((line) => line.path === path)
     await until(() => lines().length === 61, 'the requests are in the log, without their query')
     t.same([...new Set(lines().map(({ server }) => server))].sort(), ['landfall-1', 'landfall-2'])
-    t.match(lines()[0], { address: /^127\.0\.0\.[12]$/, method: 'GET' })
+    t.match(lines()[0], { address: /^127\.0\.0\.\d+$/, method: 'GET' })
   })
 
   t.test('only pages of the address of HAProxy may use the session of a browser', async (t) => {
