@@ -106,7 +106,7 @@ export async function* listParts<Item> (
 
 const ADVICE: Readonly<Record<number, string>> = {
   404: '"pages list" shows the ids and keys of your pages (write key:NAME for a key), "pages history" the ' +
-    'versions of one',
+    'versions of one, "pages trash list" the deleted ones',
   412: 'Somebody has changed the page meanwhile, and nothing was written: read it again, and apply your ' +
     'change to that'
 }

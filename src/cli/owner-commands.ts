@@ -25,7 +25,7 @@ Calls the API of a service, with two variables of the environment:
                 returns it, for 15 minutes`
 
 const PAGE = ['<id>', 'the id of the page, or key:NAME', parsePage] as const
-const DELETED_PAGE = ['<id>', 'the id of the page', parseId] as const
+const DELETED_PAGE = ['<id>', 'the id of the page', parseId('"pages trash list"')] as const
 const FILE = ['[file]', 'a JSON document; without it, or with "-", standard input'] as const
 const CHANGE_HELP = `
 If standard input is a terminal, it shows the changes and asks first. Prints the new ETag to standard error.`
@@ -33,7 +33,7 @@ If standard input is a terminal, it shows the changes and asks first. Prints the
 export function addOwnerCommands (program: Command): void {
   const pages = program.command('pages')
     .description('Creates, imports, writes and publishes pages through the API; for operators: take-down.')
-    .addHelpText('after', '\nA page is named by its id, or by key: and its key, such as key:summer-sale.')
+    .addHelpText('after', '\nA page is named by its id or, outside of the trash, by key:summer-sale.')
   addReadCommands(pages)
   addCreateCommands(pages)
   addChangeCommands(pages)
@@ -50,7 +50,7 @@ export function addOwnerCommands (program: Command): void {
 function addReadCommands (pages: Command): void {
   apiCommand(pages, 'list')
     .description('Lists your pages, with the versions, sizes and labels of their documents.')
-    .option('--search <text>', 'only pages with this text in their label or public id')
+    .option('--search <text>', 'only pages with this text in their label, key or public id')
     .addOption(new Option('--sort <order>', 'newest first (default), latest change first, or by label')
       .choices(['created', 'updated', 'label']))
     .option(...JSON_OPTION)
@@ -109,7 +109,7 @@ function addStateCommands (pages: Command): void {
     .option('--name <name>', 'for whom it is, for your list')
     .option('--expires-in <seconds>', 'between 300 and 2592000; default: a week', parseSeconds)
     .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
-    .option('--revoke <link-id>', 'revoke a link', parseId)
+    .option('--revoke <link-id>', 'revoke a link', parseId('"pages preview ID --list"'))
     .option(...JSON_OPTION)
     .action(runForPage(pageStates, 'preview'))
   apiCommand(pages, 'publish')
@@ -187,9 +187,9 @@ function addChangeCommands (pages: Command): void {
 function addScheduleCommand (pages: Command): void {
   apiCommand(pages, 'schedule')
     .argument(...PAGE)
-    .description('Shows, sets or removes when a page is published and unpublished. What is published is ' +
-      'the draft, or the unpublished page. With one of the times, it sets both: a time that is missing is ' +
-      'removed. Until it is published, the draft cannot be changed.')
+    .description('Shows or sets when the draft of a page, or the unpublished page, is published, and when ' +
+      'the page is unpublished. It sets both times: one that is missing is removed. Until it is published, ' +
+      'the draft cannot be changed.')
     .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00')
     .option('--unpublish-at <time>', 'the same, later than the other')
     .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))
@@ -223,13 +223,16 @@ const runForPage = <Name extends string>(load: LoadCommands<Name>, name: Name) =
   runWithClient(load, name, true)
 
 function parsePage (given: string): string {
-  return given.startsWith('key:') && PAGE_KEY.test(given.slice('key:'.length)) ? given : parseId(given)
+  return given.startsWith('key:') && PAGE_KEY.test(given.slice('key:'.length)) ? given
+    : parseId('"pages list", or key:NAME')(given)
 }
 
-/** An id becomes a part of a URL. */
-function parseId (given: string): string {
-  if (!/^[\w-]+$/.test(given)) throw new InvalidArgumentError('Use an id from "pages list".')
-  return given
+/** Returns a function that checks an id, which becomes a part of a URL. `source` lists the ids. */
+function parseId (source: string): (given: string) => string {
+  return (given) => {
+    if (!/^[\w-]+$/.test(given)) throw new InvalidArgumentError(`Use an id from ${source}.`)
+    return given
+  }
 }
 
 function parseVersion (given: string): number {
