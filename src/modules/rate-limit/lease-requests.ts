@@ -1,7 +1,7 @@
 import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
-import type { Lease } from './lease.ts'
+import { NOT_EARLY, type Lease } from './lease.ts'
 import { NO_WINDOW, type WindowOfClient } from './lease-script.ts'
 import type { LeaseStore } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
@@ -103,7 +103,7 @@ export async function requestLease (
   lease.nextReserve = Math.min(MAX_RESERVE, Math.max(FIRST_RESERVE, reserve * 4))
   lease.holds = held > 0 || response.granted > needed
   const asksEarly = response.total < max && reserve >= MIN_RESERVE_TO_ASK_EARLY
-  lease.askAt = asksEarly ? Math.floor(lease.left / 4) : undefined
+  lease.askAt = asksEarly ? Math.floor(lease.left / 4) : NOT_EARLY
   if (response.granted >= needed) return 'continue'
   lease.reporters = response.reporters
   lease.isShort = true

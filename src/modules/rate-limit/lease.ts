@@ -4,6 +4,9 @@ import type { Count } from './counters.ts'
 
 const NONE: ReadonlySet<string> = new Set()
 
+/** `left` never has this value. A number, because each read compares it, and undefined is slower. */
+export const NOT_EARLY = -1
+
 /** Returns the latest of some times of which any may be unknown. */
 export function latest (...times: readonly (number | undefined)[]): number | undefined {
   const known = times.filter((time) => time !== undefined)
@@ -45,8 +48,8 @@ export class Lease {
   isListed = false
   /** The reserve to request the next time. */
   nextReserve = 0
-  /** The value of `left` at which the next lease is requested early, if it is. */
-  askAt: number | undefined
+  /** The value of `left` at which the next lease is requested early, or NOT_EARLY. */
+  askAt = NOT_EARLY
   /** The value of `left` when this process began to count locally, if it does. */
   #localFrom: number | undefined
   /** Whether no process has reads of the window left. */
@@ -165,7 +168,7 @@ export class Lease {
     this.total -= reads
     this.own -= reads
     this.nextReserve = 0
-    this.askAt = undefined
+    this.askAt = NOT_EARLY
     this.holds = false
     return { reads, known: { id, total, own } }
   }
@@ -176,7 +179,7 @@ export class Lease {
     this.left += max - this.total
     this.total = max
     this.#localFrom = this.left
-    this.askAt = undefined
+    this.askAt = NOT_EARLY
     this.holds = false // a recall must not return reads that Redis did not grant
   }
 }
