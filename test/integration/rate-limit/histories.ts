@@ -69,8 +69,9 @@ type Event = typeof event extends fc.Arbitrary<infer Type> ? Type : never
  * takes its place.
  *
  * @param histories their number
+ * @param seconds after which no further history begins
  */
-export async function testHistories (t: Test, histories: number): Promise<void> {
+export async function testHistories (t: Test, histories: number, seconds = Infinity): Promise<void> {
   const url = await claimRedis(t)
   const [admin] = await startReplicas(t, [url])
   const { commands } = admin!.redis
@@ -143,7 +144,11 @@ export async function testHistories (t: Test, histories: number): Promise<void> 
   const waits = fc.array(fc.nat(3), { maxLength: 40 })
   await fc.assert(
     fc.asyncProperty(fc.array(event, { minLength: 20, maxLength: 50 }), waits, check),
-    { numRuns: histories, endOnFailure: true }
+    {
+      numRuns: histories,
+      endOnFailure: true,
+      ...seconds < Infinity && { interruptAfterTimeLimit: seconds * 1000 }
+    }
   )
   t.ok(adopted > 0, `${adopted} adoptions`)
 }
