@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { get as httpGet, type IncomingMessage } from 'node:http'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { HeadObjectCommand } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import sharp from 'sharp'
@@ -370,8 +369,18 @@ t.test('if the storage breaks off while a picture is read, its variant gets 503 
   t.equal((await askPatiently(app, first?.url as string)).statusCode, 200)
   const [pid] = pictureProcesses() as [number]
   process.kill(pid, 'SIGSTOP')
+  let isReading = false
+  const open = app.files.open.bind(app.files)
+  const { restore } = t.intercept(app.files, 'open', {
+    async value (...args: Parameters<typeof open>) {
+      const file = await open(...args)
+      isReading ||= file !== undefined && args[0] === asset.url.split('/').at(-1)
+      return file
+    }
+  })
   const asked = ask(app, asset.variants[0]?.url as string)
-  await sleep(1000)
+  await until(() => isReading, 'the bytes arrive, and the process takes none')
+  restore()
   proxy.disconnect()
   process.kill(pid, 'SIGCONT')
   const { statusCode, headers, body } = await asked
