@@ -70,6 +70,8 @@ export class RetryLaterError extends ResponseError {
 const define = <Status extends number>(status: Status, code: string, message: string) =>
   createError(`LANDFALL_${code}`, message, status)
 
+/** 400: nobody receives it. It is only logged. */
+export const ClientGoneError = define(400, 'CLIENT_GONE', 'The client has closed the connection')
 export const MalformedJsonError = define(400, 'MALFORMED_JSON', 'Request body is not valid JSON (%s)')
 export const MalformedMultipartError = define(
   400,

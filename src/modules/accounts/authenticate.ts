@@ -2,11 +2,12 @@ import { createHmac } from 'node:crypto'
 import fastifyJwt from '@fastify/jwt'
 import fp from 'fastify-plugin'
 import type { FastifyContextConfig, FastifyInstance, FastifyRequest, FastifySchema } from 'fastify'
-import { EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
+import { ClientGoneError, EmailUnconfirmedError, InsufficientScopeError, InvalidKeyError, KeyNotAcceptedError,
   UnauthorizedError } from '../../errors.ts'
 import { bearer, describeCommonErrors, tagRoutes } from '../../http/schemas.ts'
 import { clock } from '../../infra/system/clock.ts'
 import { isUuid } from '../../infra/system/identifiers.ts'
+import type { KeyedSemaphore } from '../../infra/system/semaphore.ts'
 import { useKey, hasScope, isApiKey, looksLikeApiKey, type Resource,
   type Scope } from './api-keys/key-repository.ts'
 import { useSession, type Client, type Session } from './sessions/session-repository.ts'
@@ -167,8 +168,8 @@ function authenticateCallers (
 
 /**
  * Looks the caller up again if the last lookup is more than a second ago, because the session or the key may
- * have ended while the body arrived. Call it right before a write. The expiry of the access token isn't
- * checked again, so that an upload may take longer than the token is valid.
+ * have ended while the body arrived or the request waited. Call it right before a write. The expiry of the
+ * access token isn't checked again, so that an upload may take longer than the token is valid.
  *
  * @throws {UnauthorizedError} when the session has ended
  * @throws {InvalidKeyError} when the key has ended
@@ -180,6 +181,24 @@ export async function confirmCaller (request: FastifyRequest): Promise<void> {
   }
   request.callerSeenAt = clock.now()
 }
+
+/**
+ * Runs a task of a request when it is the turn of the caller's account in a queue, if the client and the
+ * caller's access are still there.
+ *
+ * @throws {ClientGoneError} when the client has closed the connection
+ * @throws the errors of confirmCaller() and of the task
+ */
+export const runInTurn = async <T>(
+  queue: KeyedSemaphore<number>,
+  request: FastifyRequest,
+  task: () => Promise<T>
+): Promise<T> =>
+  await queue.run(request.caller.userId, async () => {
+    if (request.raw.socket.destroyed) throw new ClientGoneError()
+    await confirmCaller(request)
+    return await task()
+  })
 
 /** Returns the bearer token of a request; undefined when there is none. */
 export const findBearer = ({ headers }: FastifyRequest): string | undefined =>

@@ -4,7 +4,7 @@ export { default as accountMetrics } from './account-metrics.ts'
 export { accountSettingsRoutes } from './account-settings.ts'
 export { apiKeyRoutes } from './api-keys/routes.ts'
 export { default as authenticate, confirmCaller, findBearer, requireAccess, requireConfirmedEmail,
-  requireSession, type Author, type Caller } from './authenticate.ts'
+  requireSession, runInTurn, type Author, type Caller } from './authenticate.ts'
 export { normalizeEmail } from './mail/email-addresses.ts'
 export { linkPageRoutes } from './mail/link-pages.ts'
 export { noticeSql } from './mail/mail-sql.ts'

@@ -104,7 +104,7 @@ class ScheduleRunner {
   /** Returns whether the change is made, by this process or another one. A failed one is tried again. */
   async #make (due: DueTime): Promise<boolean> {
     try {
-      await untilWritten(async () => await this.#attempt(due) || null)
+      await untilWritten(null, async () => await this.#attempt(due) || null)
       return true
     } catch (error) {
       if (isDatabaseUnavailable(error)) throw error

@@ -11,7 +11,7 @@ import { deriveSecret, isUuid } from '../../infra/system/identifiers.ts'
 import type { AuditEvent } from '../../infra/telemetry/audit.ts'
 import { KeyedSemaphore } from '../../infra/system/semaphore.ts'
 import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
-import { requireConfirmedEmail } from '../accounts/index.ts'
+import { requireConfirmedEmail, runInTurn } from '../accounts/index.ts'
 import { PAGE_EVENTS } from '../landing-pages/index.ts'
 import { allowedAddresses, checkUrl } from './sending/post.ts'
 import { formatSecret } from './sending/message.ts'
@@ -120,10 +120,7 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post('/webhooks/:id/sync', { schema: schemas.syncSchema }, async (request, reply) => {
     const webhook = await ownWebhook(request)
-    const queued = await syncs.run(
-      webhook.userId,
-      async () => await queueAllPages(database, webhook)
-    )
+    const queued = await runInTurn(syncs, request, async () => await queueAllPages(database, webhook))
     app.wakeMessageSender()
     reply.code(202)
     return { queued }

@@ -1,8 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
-import { buildTestApp, createPage, documentTag, sendAs, signUp, testSettings,
+import { clock } from '../../../src/infra/system/clock.ts'
+import { KeyedSemaphore } from '../../../src/infra/system/semaphore.ts'
+import { Patcher } from '../../../src/modules/landing-pages/patch/patcher.ts'
+import { buildTestApp, createKey, createPage, documentTag, listen, sendAs, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
+import { replaceClock } from '../../helpers/clock.ts'
+import { connection, requestWith } from '../../helpers/raw.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -207,4 +212,79 @@ t.test('forty accounts with slow patches do not keep out an account with small o
   await load
   t.same(small, Array(5).fill(204))
   t.ok(statuses.includes(204), 'the others had turns, too')
+})
+
+/** Holds the patches that begin to be applied, until `release()`. The others wait in the queue. */
+function holdPatches (t: Test) {
+  const counts = { queued: 0, applied: 0 }
+  const { run } = KeyedSemaphore.prototype
+  t.intercept(KeyedSemaphore.prototype, 'run', {
+    value: async function (this: KeyedSemaphore<unknown>, ...args: Parameters<typeof run>) {
+      counts.queued++
+      return await run.apply(this, args)
+    }
+  })
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const { apply } = Patcher.prototype
+  t.intercept(Patcher.prototype, 'apply', {
+    value: async function (this: Patcher, ...args: Parameters<typeof apply>) {
+      counts.applied++
+      await released
+      return await apply.apply(this, args)
+    }
+  })
+  const isQueued = async (count: number) =>
+    await until(() => counts.queued === count && counts.applied === 1, `${count} patches have arrived`)
+  return { counts, isQueued, release }
+}
+
+for (const what of ['document', 'draft']) {
+  t.test(`a patch of a ${what} writes nothing if its key or session ends while it waits`, async (t) => {
+    const account = await signUp(app)
+    const page = await createPage(app, account, '{}')
+    const url = `/manage/landing_pages/${page.id}/${what}`
+    const key = await createKey(app, account, ['pages:read', 'pages:write'])
+    const stolen = await signIn(app, account)
+    const senders = what === 'document' ? [key, stolen, account] : [stolen, key, account]
+    const { counts, isQueued, release } = holdPatches(t)
+    const responses: Promise<{ statusCode: number }>[] = []
+    for (const [index, sender] of senders.entries()) {
+      const type = { 'content-type': MERGE_PATCH }
+      responses.push(sendAs(app, sender, 'PATCH', url, `{"p${index}":${index}}`, type))
+      await isQueued(index + 1)
+    }
+    t.equal((await sendAs(app, account, 'DELETE', `/api_keys/${key.id}`)).statusCode, 204)
+    t.equal((await sendAs(app, account, 'DELETE', '/auth/sessions')).statusCode, 204)
+    const real = clock.now
+    replaceClock(t, () => real() + 1001)
+    release()
+    const statuses = (await Promise.all(responses)).map(({ statusCode }) => statusCode)
+    t.same(statuses, [401, 401, what === 'draft' ? 201 : 204])
+    t.equal((await sendAs(app, account, 'GET', url)).body, '{"p2":2}')
+    t.equal(counts.applied, 2, 'a patch that waited in the queue takes no processor time')
+  })
+}
+
+t.test('a waiting patch whose client has closed the connection is dropped', async (t) => {
+  const { id } = await createPage(app, owner, '{}')
+  const service = await listen(app)
+  const { counts, isQueued, release } = holdPatches(t)
+  const first = patch({ id, payload: '{"first":1}', type: MERGE_PATCH })
+  await isQueued(1)
+  const gone = connection(t, service)
+  const closed = new Promise((resolve) => {
+    app.server.once('connection', (socket) => socket.once('close', resolve))
+  })
+  const type = { ...owner.headers, 'Content-Type': MERGE_PATCH }
+  gone.send(requestWith(Buffer.from('{"gone":1}'), 'PATCH', urlOf(id), type))
+  await isQueued(2)
+  gone.socket.destroy()
+  await closed
+  release()
+  t.equal((await first).statusCode, 204)
+  t.equal((await patch({ id, payload: '{"last":1}', type: MERGE_PATCH })).statusCode, 204)
+  t.same([JSON.parse(await read(id)), counts.applied], [{ first: 1, last: 1 }, 2])
 })

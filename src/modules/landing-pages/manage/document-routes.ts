@@ -119,7 +119,7 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (validationError !== undefined) throw validationError
     const document = checkedDocument(request) as string // required by the schema
     const conditions = writeConditions(headers)
-    return await untilWritten(async () => {
+    return await untilWritten(request, async () => {
       const found = await findPageByKey(database, caller.userId, key)
       if (found === null) {
         if (headers['if-match'] !== undefined) throw new PreconditionFailedError('If-Match', undefined)

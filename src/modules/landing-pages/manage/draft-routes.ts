@@ -77,11 +77,12 @@ export const draftRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const document = await documentOfOwner(request) as string // required by the schema
     const attempt = draftAttempt(request, false)
-    return sendWrittenDraft(reply, await untilWritten(async () => await attempt(async () => document)))
+    const written = await untilWritten(request, async () => await attempt(async () => document))
+    return sendWrittenDraft(reply, written)
   })
 
   app.delete(url, { schema: deleteDraftSchema, config }, async (request, reply) => {
-    await untilWritten(async () => {
+    await untilWritten(request, async () => {
       const draft = await findOwnDraft(request)
       checkPreconditions(request, draftValidators(draft))
       await checkUnscheduled(request, draft.pageId)

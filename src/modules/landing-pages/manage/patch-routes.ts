@@ -7,6 +7,7 @@ import { describeBodyTypes } from '../../../http/error-handler.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, nothing, PublishHeaders, RECEIPT, WriteConditions } from '../../../http/schemas.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
+import { confirmCaller, runInTurn } from '../../accounts/index.ts'
 import { MAX_DEPTH, parseBareDocument } from '../document.ts'
 import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { documentValidators } from '../etag.ts'
@@ -113,7 +114,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: patchDocumentSchema,
     config: { bodyTypes: TYPES }
   }, async (request, reply) => {
-    const page = await apply(await sentPatch(request), documentAttempt(request))
+    const page = await apply(request, await sentPatch(request), documentAttempt(request))
     return sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
   })
 
@@ -124,7 +125,7 @@ export const patchRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const patch = await sentPatch(request)
     if (!request.caller.seesDocuments && hasTest(patch)) throw new InsufficientScopeError('pages:read')
-    return sendWrittenDraft(reply, await apply(patch, draftAttempt(request, true)))
+    return sendWrittenDraft(reply, await apply(request, patch, draftAttempt(request, true)))
   })
 }
 
@@ -143,7 +144,7 @@ async function sentPatch (request: FastifyRequest): Promise<SentPatch> {
     await findOwnPage(request)
     throw validationError ?? new UnsupportedMediaTypeError(describeBodyTypes(TYPES))
   }
-  return { userId: request.caller.userId, kind, text: document.text }
+  return { kind, text: document.text }
 }
 
 /** Patches the document of the page that a request names. Resolves to the page as it is now. */
@@ -157,7 +158,6 @@ const documentAttempt = (request: FastifyRequest): PatchAttempt<LandingPage> => 
 
 /** A patch that an owner has sent: valid JSON. */
 interface SentPatch {
-  readonly userId: number
   readonly kind: PatchKind
   readonly text: string
 }
@@ -176,8 +176,17 @@ function createPatches (app: FastifyInstance) {
     createRefusal: () =>
       new RetryLaterError(503, 'Too many patches of this account are waiting, try again shortly', 1)
   })
-  return async <Written>({ userId, kind, text }: SentPatch, attempt: PatchAttempt<Written>) => {
-    const patched = async (document: string) => await patcher.apply(userId, kind, document, text)
-    return await queue.run(userId, async () => await untilWritten(async () => await attempt(patched)))
+  return async <Written>(
+    request: FastifyRequest,
+    { kind, text }: SentPatch,
+    attempt: PatchAttempt<Written>
+  ) => {
+    async function patched (document: string): Promise<string> {
+      const result = await patcher.apply(request.caller.userId, kind, document, text)
+      await confirmCaller(request)
+      return result
+    }
+    const write = async () => await untilWritten(request, async () => await attempt(patched))
+    return await runInTurn(queue, request, write)
   }
 }

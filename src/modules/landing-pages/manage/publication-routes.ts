@@ -132,7 +132,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
     preValidation: allowNoBody
   }, async (request, reply) => {
     const { base_version: knownVersion } = request.body
-    const page = await untilWritten(async () => {
+    const page = await untilWritten(request, async () => {
       const { page, draft } = await findOwnPageAndDraft(request)
       checkBaseVersion(page, knownVersion)
       return draft === null ? await setPublished(request, page, true)
@@ -142,8 +142,9 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.post(`${url}/unpublish`, { schema: unpublishSchema }, async (request, reply) => {
-    const page = await untilWritten(async () =>
-      await setPublished(request, await findOwnPage(request), false)
+    const page = await untilWritten(
+      request,
+      async () => await setPublished(request, await findOwnPage(request), false)
     )
     return sendRecord(reply, page)
   })

@@ -8,6 +8,7 @@ import { OLDEST, addNextLink, createListQueue, sortedPageOf } from '../../../htt
 import { parseTime } from '../../../http/time.ts'
 import { InvalidError } from '../../../errors.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { runInTurn } from '../../accounts/index.ts'
 import { parseDocumentBody } from '../document.ts'
 import { recordValidators } from '../etag.ts'
 import { createPage, replacePage, type PageFields } from '../write-repository.ts'
@@ -68,8 +69,9 @@ function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
   app.get('/manage/landing_pages', { schema: listSchema }, async (request, reply) => {
     const page = listPageOf(request.query)
     const { userId } = request.caller
-    const { pages, next } = await lists.run(
-      userId,
+    const { pages, next } = await runInTurn(
+      lists,
+      request,
       async () => await listPages(app.database, userId, page)
     )
     addNextLink(reply, '/manage/landing_pages', page, next)
@@ -129,7 +131,7 @@ const fieldsOf = (body: PageFields & { readonly landing_page?: PageFields }): Pa
 /** Replaces the key of the page that a request names, without a change of its document. */
 async function replaceKey (request: FastifyRequest, key: string | null): Promise<LandingPage> {
   const { caller, server: { database } } = request
-  return await untilWritten(async () => {
+  return await untilWritten(request, async () => {
     const page = await findUnchanged(request)
     if (page.key === key) return page
     return await replacePage(database, caller, page.id, page.currentData, onlyThisVersion(page), { key })

@@ -88,7 +88,7 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
       unpublishAt: dateOf(request.body.unpublish_at)
     }
     if (times.publishAt === null && times.unpublishAt === null) await remove(request)
-    else await untilWritten(async () => await set(request, times) || null)
+    else await untilWritten(request, async () => await set(request, times) || null)
     app.wakeSchedules()
     return recordOf(times)
   })

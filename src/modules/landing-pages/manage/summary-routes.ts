@@ -4,6 +4,7 @@ import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { recordOf } from '../../../http/responses.ts'
 import { response } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
+import { runInTurn } from '../../accounts/index.ts'
 import { listSummaries, type Hours, type PageSummary } from '../list-repository.ts'
 import { labelOf, MAX_LABEL_LENGTH, START_LENGTH } from '../label.ts'
 import { LandingPage, PageListQuery } from '../schemas.ts'
@@ -67,7 +68,7 @@ export const summaryRoutes: FastifyPluginAsyncTypebox<{ lists: KeyedSemaphore<nu
     const { userId } = request.caller
     const page = sortedPageOf(request.query)
     const hours = hoursUntil(Date.now())
-    return await lists.run(userId, async () => {
+    return await runInTurn(lists, request, async () => {
       const { pages, next } = await listSummaries(app.database, userId, page, hours)
       addNextLink(reply, path, page, next)
       return pages.map(summaryRecord)

@@ -75,7 +75,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   /** Makes attempts at a change of the deleted page that a request names, until one succeeds. */
   const change = async <Result>(request: FastifyRequest, write: () => Promise<Result | null>) =>
-    await untilWritten(async () => {
+    await untilWritten(request, async () => {
       const { userId, id } = ownPage(request)
       const deleted = await findPage(database, userId, id, true)
       if (deleted === null) throw new NotFoundError()

@@ -4,6 +4,7 @@ import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
   TooLargeError } from '../../../errors.ts'
 import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
+import { confirmCaller } from '../../accounts/index.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
 import { NO_CONDITIONS, recordTag, recordValidators, writeConditions, type WriteConditions } from '../etag.ts'
@@ -109,11 +110,17 @@ const MAX_WAIT_MS = 20
 /**
  * Makes attempts until one succeeds.
  *
+ * @param request the one whose caller writes; null for a write of the service itself
  * @param attempt returns null if somebody else has written meanwhile
  * @throws {RetryLaterError} 503
+ * @throws the errors of confirmCaller()
  */
-export async function untilWritten<Result> (attempt: () => Promise<Result | null>): Promise<Result> {
+export async function untilWritten<Result> (
+  request: FastifyRequest | null,
+  attempt: () => Promise<Result | null>
+): Promise<Result> {
   for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts++) {
+    if (request !== null) await confirmCaller(request)
     const result = await attempt()
     if (result !== null) return result
     await sleep(Math.random() * Math.min(attempts, MAX_WAIT_MS))
