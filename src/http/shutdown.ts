@@ -29,6 +29,12 @@ const MAX_ACCEPT_QUEUE_MS = 2000
 const ANNOUNCE_MS = 1000
 /** Time limit in phase 4 for the headers of a request. A connection without them isn't idle for Node. */
 const INCOMPLETE_REQUEST_MS = 1000
+/** Time limit in phase 4 for a pause in a body. Longer, because a body that goes on must not be cut off. */
+const PAUSED_BODY_MS = 3000
+
+/** Whether a handler has read all that has arrived of a body, and waits for the rest. */
+const awaitsBody = ({ req, headersSent }: ServerResponse): boolean =>
+  !headersSent && !req.complete && req.readableFlowing !== null && req.readableLength === 0
 
 class Shutdown {
   readonly #app: FastifyInstance
@@ -113,11 +119,23 @@ class Shutdown {
     const finishingSince = clock.now()
     const canFindIncomplete = tellsCurrentResponse()
     const { server, log } = this.#app
+    /** The last progress of each connection. */
+    const progress = new WeakMap<Socket, { readonly bytesRead: number, readonly at: number }>()
+    const hasPaused = (socket: Socket): boolean => {
+      const { bytesRead } = socket
+      const last = progress.get(socket)
+      if (last?.bytesRead === bytesRead) return clock.now() >= last.at + PAUSED_BODY_MS
+      progress.set(socket, { bytesRead, at: clock.now() })
+      return false
+    }
     const poll = setInterval(() => {
       server.closeIdleConnections()
       if (!canFindIncomplete || clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
       for (const socket of this.#sockets) {
-        if (currentResponse(socket) === undefined && socket.writableLength === 0) socket.destroy()
+        const response = currentResponse(socket)
+        const isStuck = response === undefined ? socket.writableLength === 0
+          : awaitsBody(response) && hasPaused(socket)
+        if (isStuck) socket.destroy()
       }
     }, POLL_INTERVAL_MS).unref()
     const deadline = setTimeout(() => {

@@ -70,21 +70,24 @@ for (const workers of ['1', '2']) {
     const part =
       '--b\r\nContent-Disposition: form-data; name="asset[file]"; filename="late.txt"\r\nContent-Type: ' +
       'text/plain\r\n\r\n'
-    let sendRest = () => {}
-    const rest = new Promise<void>((resolve) => {
-      sendRest = resolve
-    })
+    const rest = new AbortController()
     const upload = send(
       'POST',
       '/assets',
       (async function* () {
         yield Buffer.from(part + 'the first half, ')
-        await rest
+        while (!rest.signal.aborted) {
+          yield Buffer.from('.')
+          await sleep(100)
+        }
         yield Buffer.from('the second half\r\n--b--\r\n')
       })(),
       { 'content-type': 'multipart/form-data; boundary=b' }
     )
-    const left = ['', '', 'GET /hea', 'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-'].map((text) => {
+    const halfBody = 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+      'Content-Length: 100\r\n\r\n{"us'
+    const halfSent = ['GET /hea', 'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-', halfBody]
+    const left = ['', '', ...halfSent].map((text) => {
       const socket = connect(Number(new URL(url).port), '127.0.0.1', () => {
         if (text !== '') socket.write(text)
       })
@@ -138,10 +141,10 @@ for (const workers of ['1', '2']) {
     t.same([...new Set(asked)], [200], `${asked.length} management requests`)
     t.same(await Promise.all(signIns), Array(6).fill(200), 'the sign-ins in flight succeed')
 
-    // Incomplete requests are cut off, and the upload is finished.
+    // Incomplete requests are cut off, and the upload, which goes on slowly, is finished.
     await Promise.all(left.map(async (socket) => socket.destroyed || await once(socket, 'close')))
     t.equal(service.child.exitCode, null, 'the service waits for the upload')
-    sendRest()
+    rest.abort()
     t.equal(await upload, 201, 'the upload in flight succeeds')
     t.same(await exit, [0, null])
     t.comment(`after SIGTERM: ${reads.length} reads, ${asked.length} management requests`)

@@ -156,7 +156,7 @@ t.test('a killed worker is replaced while the other one serves, and no counter d
 })
 
 t.test('a second signal cuts off the requests in flight', async (t) => {
-  const service = await startWorkers(t, { SHUTDOWN_TIMEOUT_MS: '600000', BODY_TIMEOUT_MS: '600000' })
+  const service = await startWorkers(t, { SHUTDOWN_DELAY_MS: '500000', SHUTDOWN_TIMEOUT_MS: '600000' })
   const workers = workersOf(service)
   const stalled = Array.from({ length: 4 }, () => {
     const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => {

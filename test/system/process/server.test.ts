@@ -88,7 +88,9 @@ t.test('SIGTERM cuts off no response that is being sent, and waits for no reques
         this.write(text)
       }
     )
-  const halfSent = ['GET /hea', 'GET /health/live HTTP/1.1\r\nHost: x\r\nX-'].map(open)
+  const halfBody = 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+    'Content-Length: 100\r\n\r\n{"us'
+  const halfSent = ['GET /hea', 'GET /health/live HTTP/1.1\r\nHost: x\r\nX-', halfBody].map(open)
   const reader = open(`GET /landing_pages/${page.public_id} HTTP/1.1\r\nHost: x\r\n\r\n`)
   let received = 0
   reader.on('data', (chunk: Buffer) => {
