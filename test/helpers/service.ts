@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -67,8 +68,8 @@ export async function runService (
   command: readonly [string, ...string[]] = SERVE
 ): Promise<{ code: number | string | null, output: string }> {
   const { child, output } = launch(t, env, command)
-  const code = await ended(child)
-  return { code, output: output() }
+  const [code, signal] = await once(child, 'close') // the exit may come before the last output
+  return { code: code ?? signal, output: output() }
 }
 
 /**
