@@ -370,11 +370,13 @@ t.test('two replicas behind nginx', async (t) => {
     expectError(await ask(url, `/landing_pages/${'x'.repeat(20_000)}`), 414)
     expectError(await ask(url, '/health/live', { headers: { 'x-long': 'x'.repeat(17_000) } }), 431)
     const one = ' / HTTP/1.1\r\nHost: a'
-    for (const head of [' /landing_pages/x HTTP/1.1', `${one}\r\nHost: b`, `${one} b`, '']) {
+    const malformed = [' /landing_pages/x HTTP/1.1', `${one}\r\nHost: b`, `${one} b`, '']
+    for (const [head, status] of [...malformed.map((head) => [head, 400]), [' / HTTP/3.0\r\nHost: a', 505]]) {
       const opened = connection(t, url)
       opened.send(`GET${head}\r\n\r\n`)
       const answer = await opened.response()
-      t.equal(answer.status, 400, head)
+      t.equal(answer.status, status, `${head}`)
+      t.match(answer.head, /\r\nX-Request-Id: \w/i)
       t.match(JSON.parse(answer.body.toString()), { errors: [String] })
     }
 
