@@ -60,17 +60,17 @@ const REVOKE = statement<{ id: string }>(`
     AND id IS DISTINCT FROM :keptSession::uuid
   RETURNING id`)
 
+const CHANGE_NOTICE = noticeSql('password_changed', 'changed', ':hasMail::boolean', {
+  details: "jsonb_build_object('session_kept', :sessionId::uuid IS NOT NULL)"
+})
+
 // The password, what it revokes and the notice are committed together, if the proof still holds. The command
 // line runs it without Prisma.
 const CHANGE = statement<Change>(`
   WITH account AS (SELECT id FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), changed AS (
     UPDATE users SET password_hash = :newPasswordHash
     FROM account WHERE users.id = account.id RETURNING ${CHANGED}
-  ), ${
-  noticeSql('password_changed', 'changed', ':hasMail::boolean', {
-    details: "jsonb_build_object('session_kept', :sessionId::uuid IS NOT NULL)"
-  })
-}, ${revocationSql("kind = 'password_reset'")}`)
+  ), ${CHANGE_NOTICE}, ${revocationSql("kind = 'password_reset'")}`)
 
 /**
  * Revokes the user's sessions and deletes the keys and preview links that were created until then. Keeps

@@ -63,36 +63,37 @@ type AssetType = keyof typeof TYPES | 'other'
 const SEARCH_FORM = 'search_form(filename) COLLATE "C"'
 const WALK = { table: 'assets', columns: `${COLUMNS}, ${SEARCH_FORM} AS "searchForm"` }
 
+/** The rows of a page of the list, and what says where the next one begins. */
+const MATCHES = listSql(
+  [{
+    ...WALK,
+    when: ":sort::text = 'created'",
+    order: ['id'],
+    after: [':id::uuid'],
+    direction: NEWEST_FIRST
+  }, {
+    ...WALK,
+    when: ":sort::text = 'filename'",
+    order: [SEARCH_FORM, 'id'],
+    after: [':searchForm::text', ':id::uuid'],
+    direction: 'ASC'
+  }, {
+    ...WALK,
+    when: ":sort::text = 'byte_size'",
+    order: ['byte_size', 'id'],
+    after: [':byteSize::bigint', ':id::uuid'],
+    direction: 'DESC'
+  }],
+  `(${containsSql('"searchForm"')}
+    AND (:types::text[] IS NULL OR ("contentType" LIKE ANY (:types::text[])) <> :isOther::boolean))`,
+  MAX_LIMIT
+)
+
 /** Prisma can't walk along an index. */
 const LIST = statement<Asset & WalkedRow & { searchForm: string }>(`
   SELECT id, "userId", "storageKey", filename, "contentType", "byteSize", checksum, width, height, "createdAt",
     "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isLast"
-  FROM ${
-  listSql(
-    [{
-      ...WALK,
-      when: ":sort::text = 'created'",
-      order: ['id'],
-      after: [':id::uuid'],
-      direction: NEWEST_FIRST
-    }, {
-      ...WALK,
-      when: ":sort::text = 'filename'",
-      order: [SEARCH_FORM, 'id'],
-      after: [':searchForm::text', ':id::uuid'],
-      direction: 'ASC'
-    }, {
-      ...WALK,
-      when: ":sort::text = 'byte_size'",
-      order: ['byte_size', 'id'],
-      after: [':byteSize::bigint', ':id::uuid'],
-      direction: 'DESC'
-    }],
-    `(${containsSql('"searchForm"')}
-      AND (:types::text[] IS NULL OR ("contentType" LIKE ANY (:types::text[])) <> :isOther::boolean))`,
-    MAX_LIMIT
-  )
-} listed ORDER BY number`)
+  FROM ${MATCHES} listed ORDER BY number`)
 
 /** For the command line, which has no Prisma. */
 const LIST_OF_USER = statement<OwnedFile>(`

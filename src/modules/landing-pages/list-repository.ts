@@ -51,6 +51,52 @@ const SUMMARIES = {
 /** The summary has the label. Pages in the trash have none. */
 const HAS_LABEL = 'indexed_version = version AND stored.page_id IS NOT NULL'
 
+/** The rows of a page of the list, and what says where the next one begins. */
+const MATCHES = listSql(
+  [{
+    when: ":sort::text = 'created' AND :q::text IS NULL",
+    table: 'landing_pages',
+    columns: `id, NULL::text AS "searchText", NULL::timestamptz AS "sortedAt",
+        deleted_at IS NOT NULL AS "isDeleted"`,
+    order: ['id'],
+    after: [':id::uuid'],
+    direction: 'DESC'
+  }, {
+    ...SUMMARIES,
+    when: ":sort::text = 'created' AND :q::text IS NOT NULL",
+    order: ['page_id'],
+    after: [':id::uuid'],
+    direction: NEWEST_FIRST
+  }, {
+    ...SUMMARIES,
+    when: ":sort::text = 'updated'",
+    order: ['updated_at', 'page_id'],
+    after: [':updatedAt::timestamptz', ':id::uuid'],
+    direction: 'DESC'
+  }, {
+    ...SUMMARIES,
+    when: ":sort::text = 'changed'",
+    order: ['updated_at', 'page_id'],
+    after: [':updatedAt::timestamptz', ':id::uuid'],
+    direction: 'ASC'
+  }, {
+    ...SUMMARIES,
+    when: ":sort::text = 'label'",
+    order: ['search_text', 'page_id'],
+    after: [':searchText::text', ':id::uuid'],
+    direction: 'ASC'
+  }, {
+    when: ":sort::text = 'deleted' AND deleted_at IS NOT NULL",
+    table: 'landing_pages',
+    columns: 'id, NULL::text AS "searchText", deleted_at AS "sortedAt", false AS "isDeleted"',
+    order: ['deleted_at', 'id'],
+    after: [':updatedAt::timestamptz', ':id::uuid'],
+    direction: 'DESC'
+  }],
+  `NOT "isDeleted" AND ${containsSql('"searchText"')}`,
+  MAX_LIMIT
+)
+
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
 const LIST = statement<Row>(`
   SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
@@ -60,52 +106,7 @@ const LIST = statement<Row>(`
     EXISTS (SELECT FROM landing_page_drafts draft WHERE draft.page_id = found.id) AS "hasDraft",
     publish_at AS "publishAt", unpublish_at AS "unpublishAt", created_at AS "createdAt",
     GREATEST(pages.updated_at, key_changed_at) AS "updatedAt"
-  FROM ${
-  listSql(
-    [{
-      when: ":sort::text = 'created' AND :q::text IS NULL",
-      table: 'landing_pages',
-      columns: `id, NULL::text AS "searchText", NULL::timestamptz AS "sortedAt",
-          deleted_at IS NOT NULL AS "isDeleted"`,
-      order: ['id'],
-      after: [':id::uuid'],
-      direction: 'DESC'
-    }, {
-      ...SUMMARIES,
-      when: ":sort::text = 'created' AND :q::text IS NOT NULL",
-      order: ['page_id'],
-      after: [':id::uuid'],
-      direction: NEWEST_FIRST
-    }, {
-      ...SUMMARIES,
-      when: ":sort::text = 'updated'",
-      order: ['updated_at', 'page_id'],
-      after: [':updatedAt::timestamptz', ':id::uuid'],
-      direction: 'DESC'
-    }, {
-      ...SUMMARIES,
-      when: ":sort::text = 'changed'",
-      order: ['updated_at', 'page_id'],
-      after: [':updatedAt::timestamptz', ':id::uuid'],
-      direction: 'ASC'
-    }, {
-      ...SUMMARIES,
-      when: ":sort::text = 'label'",
-      order: ['search_text', 'page_id'],
-      after: [':searchText::text', ':id::uuid'],
-      direction: 'ASC'
-    }, {
-      when: ":sort::text = 'deleted' AND deleted_at IS NOT NULL",
-      table: 'landing_pages',
-      columns: 'id, NULL::text AS "searchText", deleted_at AS "sortedAt", false AS "isDeleted"',
-      order: ['deleted_at', 'id'],
-      after: [':updatedAt::timestamptz', ':id::uuid'],
-      direction: 'DESC'
-    }],
-    `NOT "isDeleted" AND ${containsSql('"searchText"')}`,
-    MAX_LIMIT
-  )
-} found JOIN landing_pages pages ON pages.id = found.id
+  FROM ${MATCHES} found JOIN landing_pages pages ON pages.id = found.id
     LEFT JOIN landing_page_summaries stored ON stored.page_id = pages.id
     LEFT JOIN landing_page_schedules schedule ON schedule.page_id = pages.id
   ORDER BY number`)

@@ -104,6 +104,7 @@ export const queueSql = (changes: string, {
 }: QueueOptions = {}): string => {
   // A webhook that collects changes gets one message for all pages.
   const ofOnePage = (column: string): string => `CASE WHEN batch_seconds = 0 THEN ${column} END`
+  const newDueAt = endsRetryWait ? ', due_at = GREATEST(waiting.settled_at, excluded.settled_at)' : ''
   return `queued AS (
     INSERT INTO outbox AS waiting (id, target, user_id, page_id, public_id, type, version, content_hash,
       author_type, author_name, due_at, settled_at, unconfirmed)
@@ -120,9 +121,7 @@ export const queueSql = (changes: string, {
       author_type = excluded.author_type, author_name = excluded.author_name, merged = waiting.merged + 1,
       settled_at = GREATEST(waiting.settled_at, excluded.settled_at), changed_at = excluded.changed_at,
       unconfirmed = excluded.unconfirmed +
-        CASE WHEN waiting.settled_at > now() THEN waiting.unconfirmed ELSE 0 END${
-    endsRetryWait ? ',\n      due_at = GREATEST(waiting.settled_at, excluded.settled_at)' : ''
-  }
+        CASE WHEN waiting.settled_at > now() THEN waiting.unconfirmed ELSE 0 END${newDueAt}
     RETURNING key
   )`
 }
@@ -234,6 +233,17 @@ export async function measureOverdue (
 /** Pages that one statement queues messages about. */
 const PAGES_PER_STATEMENT = 100
 
+const CURRENT_STATE = stateSql('deleted_at IS NOT NULL', 'published')
+const QUEUED_CHANGES = queueSql('SELECT * FROM changes', {
+  id: '(:messageIds::uuid[])[number]',
+  isWanted: 'receiver.id = :webhookId::uuid AND batch_seconds = 0 AND locked_pages > 0 AND ' +
+    '(:pageId::uuid IS NOT NULL OR change.type = ANY (receiver.events))',
+  dueAt: 'GREATEST(now(), "settledAt")',
+  settledAt: '"settledAt"',
+  unconfirmed: '0',
+  endsRetryWait: true
+})
+
 /** One statement: its locks of the pages make writers wait, so that no older version follows a newer one. */
 const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
   WITH locked AS (
@@ -247,24 +257,12 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
     SELECT page_id, version, min(settled_at) AS settled_at FROM outbox
     WHERE target = :webhookId::uuid AND id > :recentId::uuid GROUP BY page_id, version
   ), changes AS (
-    SELECT ${
-  stateSql('deleted_at IS NOT NULL', 'published')
-} AS type, locked.*, row_number() OVER () AS number,
+    SELECT ${CURRENT_STATE} AS type, locked.*, row_number() OVER () AS number,
       count(*) OVER () AS locked_pages, -- a count of all rows: locks all pages before the first message
       LEAST(earlier.settled_at,
         LEAST(now(), updated_at) + make_interval(secs => :settledSeconds::float8)) AS "settledAt"
     FROM locked LEFT JOIN earlier ON earlier.page_id = locked.id AND earlier.version = locked.version
-  ), ${
-  queueSql('SELECT * FROM changes', {
-    id: '(:messageIds::uuid[])[number]',
-    isWanted: 'receiver.id = :webhookId::uuid AND batch_seconds = 0 AND locked_pages > 0 AND ' +
-      '(:pageId::uuid IS NOT NULL OR change.type = ANY (receiver.events))',
-    dueAt: 'GREATEST(now(), "settledAt")',
-    settledAt: '"settledAt"',
-    unconfirmed: '0',
-    endsRetryWait: true
-  })
-}
+  ), ${QUEUED_CHANGES}
   SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)
 
 /** Longer than a version may not be settled; with some time for clocks that differ. */

@@ -10,6 +10,16 @@ import { queueSql, QUEUED_KEYS, queueValues, type Queued } from './outbox-reposi
 /** A page that was removed for good. */
 type RemovedPage = Pick<LandingPage, 'id' | 'publicId'> & Queued
 
+/** Webhooks have been told of the deletion of those in the trash. */
+const DELETIONS = `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
+    NULL AS "contentHash", :authorType AS "authorType", :authorName AS "authorName",
+    row_number() OVER () AS number
+  FROM removed WHERE deleted_at IS NULL`
+const QUEUED_DELETIONS = queueSql(DELETIONS, {
+  id: '(:messageIds::uuid[])[number]',
+  isWanted: '(events IS NULL OR :tellsWebhooks::boolean AND change.type = ANY (events))'
+})
+
 /** One statement removes pages and queues the messages about them. */
 const REMOVE = statement<RemovedPage>(`
   WITH locked AS (
@@ -21,20 +31,7 @@ const REMOVE = statement<RemovedPage>(`
   ), removed AS (
     DELETE FROM landing_pages pages USING locked WHERE pages.id = locked.id
     RETURNING pages.id, public_id AS "publicId", user_id, version, deleted_at
-  ), ${
-  queueSql(
-    `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,
-    NULL AS "contentHash", :authorType AS "authorType", :authorName AS "authorName",
-    row_number() OVER () AS number
-    FROM removed
-    -- the deletion of those in the trash has been told
-    WHERE deleted_at IS NULL`,
-    {
-      id: '(:messageIds::uuid[])[number]',
-      isWanted: '(events IS NULL OR :tellsWebhooks::boolean AND change.type = ANY (events))'
-    }
-  )
-}
+  ), ${QUEUED_DELETIONS}
   SELECT id, "publicId", ${QUEUED_KEYS} FROM removed`)
 
 /** Which pages are removed: those with the ids, and that with the public id. */

@@ -92,6 +92,10 @@ const replaceSql = (used: string, publishes = false) => {
   const isTaken = publishes ? ' AND EXISTS (SELECT FROM taken)' : ''
   const unlessSame = (column: string, value: string): string =>
     `CASE WHEN ${isSame} THEN pages.${column} ELSE ${value} END`
+  const changes = Object.entries({ ...CHANGES, ...publishes && { scheduled_version: SCHEDULED_VERSION } })
+    .map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
+  const queued = queueSql(`SELECT 'page.published' AS type, ${CHANGE}
+      FROM written WHERE published AND version > (SELECT version FROM replaced)`)
   return statement<WrittenRow>(`
   WITH replaced AS ( -- the version that was current, and its lock
     SELECT ${REPLACED} FROM landing_pages WHERE deleted_at IS NULL AND ${OWN_VERSION} FOR NO KEY UPDATE
@@ -99,21 +103,13 @@ const replaceSql = (used: string, publishes = false) => {
     ${keepSql('replaced pages')} WHERE NOT (${isSame})${isTaken}
   ), used AS MATERIALIZED (${used}), written AS (
     UPDATE landing_pages pages
-    SET ${
-    Object.entries(CHANGES).map(([column, value]) => `${column} = ${unlessSame(column, value)}`).join(', ')
-  },
-      published = ${publishes ? 'true' : 'pages.published'},${
-    publishes ? ` scheduled_version = ${unlessSame('scheduled_version', SCHEDULED_VERSION)},` : ''
-  } ${CHANGED_KEY}, used_assets = used.ids,
+    SET ${changes}, ${CHANGED_KEY},
+      published = ${publishes ? 'true' : 'pages.published'}, used_assets = used.ids,
       used_assets_version = ${unlessSame('version', CHANGES.version)},
       indexed_version = ${unlessSame('version', CHANGES.version)}
     FROM replaced, used WHERE pages.id = replaced.id${isTaken}
     RETURNING ${WRITTEN}
-  ), ${summarySql('written')},
-  ${
-    queueSql(`SELECT 'page.published' AS type, ${CHANGE}
-      FROM written WHERE published AND version > (SELECT version FROM replaced)`)
-  }
+  ), ${summarySql('written')}, ${queued}
   SELECT ${RETURNED}, ${QUEUED_KEYS} FROM written${publishes ? ', end_schedule(id, true, false)' : ''}`)
 }
 
@@ -123,6 +119,9 @@ const REPLACE = replaceSql(REFERENCED_ASSETS)
 const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 /** One statement, so that the draft is published and gone, and its schedule with it, or nothing happens. */
 const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
+
+const NEW_STATE = stateSql(':deletedAt::timestamptz IS NOT NULL', 'published')
+const QUEUED_STATE = queueSql(`SELECT ${NEW_STATE} AS type, ${CHANGE} FROM written`)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */
 const CHANGE_STATE = statement<WrittenPage>(`
@@ -148,11 +147,7 @@ const CHANGE_STATE = statement<WrittenPage>(`
   ), unlisted AS ( -- pages in the trash are in no list
     DELETE FROM landing_page_summaries USING written
     WHERE page_id = written.id AND :deletedAt::timestamptz IS NOT NULL
-  ), ${
-  queueSql(`SELECT ${
-    stateSql(':deletedAt::timestamptz IS NOT NULL', 'published')
-  } AS type, ${CHANGE} FROM written`)
-}
+  ), ${QUEUED_STATE}
   SELECT id, "publicId", "currentData", "contentHash", version,
     published AND :deletedAt::timestamptz IS NULL AS published, key, "keyChangedAt", "createdAt", "updatedAt",
     ${QUEUED_KEYS}

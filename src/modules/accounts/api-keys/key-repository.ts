@@ -51,6 +51,13 @@ const FIND = statement<UsedKey & { isUseRecorded: boolean, minute: Date }>(`
   FROM api_keys k JOIN users u ON u.id = k.user_id
   WHERE k.key_hash = :keyHash AND (k.expires_at IS NULL OR k.expires_at > now())`)
 
+const CREATION_NOTICE = noticeSql(
+  'api_key_created',
+  'account',
+  ':hasMail::boolean AND EXISTS (SELECT FROM created)',
+  { details: "jsonb_build_object('scopes', :scopes::text[], 'expires_at', :expiresAt::timestamptz)" }
+)
+
 // One statement checks the proof and creates key and notice. The lock on the user lets one be created at a
 // time; a trigger counts the keys, because this statement can't see those created while it waited.
 const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
@@ -58,11 +65,7 @@ const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
     INSERT INTO api_keys (id, user_id, name, scopes, key_hash, expires_at)
     SELECT :id::uuid, id, :name, :scopes::text[], :keyHash, :expiresAt::timestamptz FROM account
     RETURNING id, name, scopes, created_at, expires_at, last_used_at
-  ), ${
-  noticeSql('api_key_created', 'account', ':hasMail::boolean AND EXISTS (SELECT FROM created)', {
-    details: "jsonb_build_object('scopes', :scopes::text[], 'expires_at', :expiresAt::timestamptz)"
-  })
-}
+  ), ${CREATION_NOTICE}
   SELECT created.id, name, scopes, created_at AS "createdAt", expires_at AS "expiresAt",
     last_used_at AS "lastUsedAt"
   FROM account LEFT JOIN created ON true`)

@@ -84,9 +84,8 @@ class SessionCookie {
     const isSecure = config.BASE_URL?.startsWith('https://') === true
     // A page without TLS can't set a cookie with this prefix, so nobody on the network can plant one.
     this.#name = isSecure ? '__Secure-landfall_session' : 'landfall_session'
-    this.#attributes = `Path=${publicPath(BROWSER_SESSION_PATH)}; HttpOnly; SameSite=Strict${
-      isSecure ? '; Secure' : ''
-    }`
+    this.#attributes = `Path=${publicPath(BROWSER_SESSION_PATH)}; HttpOnly; SameSite=Strict` +
+      (isSecure ? '; Secure' : '')
     this.#maxAgeSeconds = config.REFRESH_TOKEN_TTL
     this.#pattern = new RegExp(`(?:^|;)[ \\t]*${this.#name}=([^;]*)`, 'g')
   }

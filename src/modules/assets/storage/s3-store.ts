@@ -55,11 +55,12 @@ export class S3Store implements FileStore {
     } catch (error) {
       const { code, message } = reasonOf(error)
       const reason = hintOf(error, bucket.name) ?? `${code === 'Error' ? '' : `${code}: `}${message}`
+      const line = reason.replaceAll(/\s+/g, ' ')
       throw new Error(
-        `${this.place} must be a bucket that the service can write to, but it is not (${
-          reason.replaceAll(/\s+/g, ' ')
-        })`,
-        { cause: error }
+        `${this.place} must be a bucket that the service can write to, but it is not (${line})`,
+        {
+          cause: error
+        }
       )
     }
   }

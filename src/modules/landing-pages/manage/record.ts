@@ -9,9 +9,8 @@ import type { LandingPage } from '../landing-page-repository.ts'
 /** The document's text is inserted unchanged, because parsing it would change numbers and escapes. */
 export const recordJson = (page: LandingPage): string =>
   `{"id":"${page.id}","public_id":"${page.publicId}","current_data":${page.currentData},` +
-  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${
-    recordChangedAt(page).toISOString()
-  }","version":${page.version},"published":${page.published},"key":${JSON.stringify(page.key)}}`
+  `"created_at":"${page.createdAt.toISOString()}","updated_at":"${recordChangedAt(page).toISOString()}",` +
+  `"version":${page.version},"published":${page.published},"key":${JSON.stringify(page.key)}}`
 
 export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply =>
   sendJson(reply.header('etag', recordValidators(page).etag), recordJson(page))

@@ -71,9 +71,9 @@ export class PreparedHeads {
 
   /** @param keepAliveTimeoutMs the server's `keepAliveTimeout` */
   constructor (keepAliveTimeoutMs: number) {
-    this.#keepAlive = `Connection: keep-alive\r\n${
-      keepAliveTimeoutMs > 0 ? `Keep-Alive: timeout=${Math.floor(keepAliveTimeoutMs / 1000)}\r\n` : ''
-    }\r\n`
+    const timeout = keepAliveTimeoutMs > 0
+      ? `Keep-Alive: timeout=${Math.floor(keepAliveTimeoutMs / 1000)}\r\n` : ''
+    this.#keepAlive = `Connection: keep-alive\r\n${timeout}\r\n`
   }
 
   /**

@@ -240,9 +240,8 @@ const ownerOf = ({ counted }: ClientAddress): string => `address ${counted}`
 
 /** The header lines that differ between responses: the request id and the remaining reads. */
 const ownLines = (request: FastifyRequest, tier: Tier, count: Count, now: number): string =>
-  `x-request-id: ${request.id}\r\n${tier.lines}${Math.max(0, tier.max - count.used)};t=${
-    secondsLeft(count, now)
-  }\r\n`
+  `x-request-id: ${request.id}\r\n` +
+  `${tier.lines}${Math.max(0, tier.max - count.used)};t=${secondsLeft(count, now)}\r\n`
 
 type Headers = readonly (readonly [name: string, value: string])[]
 

@@ -100,17 +100,17 @@ const PUT_BACK = statement<object>(`
     status = :status::smallint, error = :error, duration_ms = :durationMs::integer
   FROM failed WHERE outbox.key = failed.key AND NOT EXISTS (SELECT FROM newer)`)
 
+const PAUSE_NOTICE = noticeSql('webhook_paused', 'account', ':hasMail::boolean', {
+  details: "jsonb_build_object('reason', :reason::text)"
+})
+
 /** One statement pauses a webhook and queues the mail about it. */
 const PAUSE = statement<{ userId: number }>(`
   WITH paused AS (
     UPDATE webhooks SET active = false, paused_reason = :reason WHERE id = :id::uuid AND active RETURNING user_id
   ), account AS (
     SELECT users.id, email FROM users JOIN paused ON users.id = paused.user_id
-  ), ${
-  noticeSql('webhook_paused', 'account', ':hasMail::boolean', {
-    details: "jsonb_build_object('reason', :reason::text)"
-  })
-}
+  ), ${PAUSE_NOTICE}
   SELECT user_id AS "userId" FROM paused`)
 
 /**
