@@ -43,15 +43,18 @@ const FAILED_PRECONDITIONS = {
   'If-None-Match': 'If-None-Match matches the current ETag of the resource',
   'If-Unmodified-Since': 'The resource has changed after the date in If-Unmodified-Since'
 } as const
+/** For what doesn't exist, or has no ETag. */
 const NOTHING_TO_MATCH = 'There is nothing here that If-Match could match'
+/** For `*`, if the resource has no ETag. */
+const EXISTS = 'The resource exists, so If-None-Match is false'
 
 /** 412: a precondition of the request is false. */
 export class PreconditionFailedError extends ResponseError {
   readonly statusCode = 412
 
-  /** @param etag the current one, with its quotes; undefined if the resource doesn't exist */
+  /** @param etag the current one, with its quotes; undefined if there is none */
   constructor (failed: keyof typeof FAILED_PRECONDITIONS, etag: string | undefined) {
-    if (etag === undefined) super([NOTHING_TO_MATCH])
+    if (etag === undefined) super([failed === 'If-Match' ? NOTHING_TO_MATCH : EXISTS])
     else super([FAILED_PRECONDITIONS[failed]], { etag })
   }
 }

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { PreconditionFailedError } from '../errors.ts'
+import { errors, TagConditions } from './schemas.ts'
 
 // Conditional requests (RFC 9110, section 13): If-Match, If-None-Match, If-Modified-Since and
 // If-Unmodified-Since.
@@ -95,6 +97,34 @@ export function failedPrecondition (
 export function checkPreconditions (request: ConditionalRequest, validators: Validators): void {
   const failed = failedPrecondition(request, validators)
   if (failed !== undefined) throw new PreconditionFailedError(failed, validators.etag)
+}
+
+/**
+ * Lets false preconditions stop writes of resources without an ETag. Only `*` matches those, and they have no
+ * time of their last change.
+ *
+ * @param path a part of the URLs of the resources
+ * @param exists whether the resource that a request names exists; if not, the route answers with its 404
+ */
+export function checkWithoutTags (
+  routes: FastifyInstance,
+  path: string,
+  exists: (request: FastifyRequest) => Promise<boolean>
+): void {
+  routes.addHook('onRoute', (route) => {
+    if (!route.url.includes(path) || ['GET', 'HEAD'].includes([route.method].flat()[0] as string)) return
+    const response = {
+      ...errors([412], [], { 412: 'There is nothing here that If-Match could match' }),
+      ...route.schema?.response as object
+    }
+    route.schema = { ...route.schema, headers: TagConditions, response }
+    route.preHandler = async (request: FastifyRequest) => {
+      const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = request.headers
+      const failed = ifMatch !== undefined && !listsAny(ifMatch, [], 'strong') ? 'If-Match'
+        : ifNoneMatch !== undefined && listsAny(ifNoneMatch, [], 'weak') ? 'If-None-Match' : undefined
+      if (failed !== undefined && await exists(request)) throw new PreconditionFailedError(failed, undefined)
+    }
+  })
 }
 
 /** Whether a GET or HEAD, whose preconditions are true, gets a 304. */

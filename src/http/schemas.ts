@@ -43,9 +43,14 @@ export const ReadConditions = Type.Object({
   'if-unmodified-since': optionalHeader('Answer 412 if there was a change since this date')
 })
 
-export const WriteConditions = Type.Object({
+/** The conditional headers of a write of a resource that has no time of its last change. */
+export const TagConditions = Type.Object({
   'if-match': optionalHeader('Write only if the current ETag is one of these'),
-  'if-none-match': optionalHeader('Write only if the current ETag is none of these'),
+  'if-none-match': optionalHeader('Write only if the current ETag is none of these')
+})
+
+export const WriteConditions = Type.Object({
+  ...TagConditions.properties,
   'if-unmodified-since': optionalHeader('Write only if there was no change since this date')
 })
 

@@ -81,10 +81,12 @@ const RULES = [
       (status === 206 ? /^bytes \d+-\d+\/\d+$/ : /^bytes \*\/\d+$/).test(headers['content-range'])
   ],
   ['the ETag of a 304', ({ status }) => status === 304, ({ headers }) => headers.etag !== undefined],
-  // A draft, or a page with a key, that does not exist has none.
+  // A draft, or a page with a key, that does not exist has none, and some resources never have one.
   [
     'the ETag of a 412',
-    ({ status, url = '' }) => status === 412 && !/\/draft$|\/by-key\//.test(url),
+    ({ status, url = '' }) =>
+      status === 412 &&
+      !/\/draft$|\/by-key\/|\/(webhooks|api_keys|preview_links|auth\/sessions)\/|\/auth\/me$/.test(url),
     ({ headers }) => headers.etag !== undefined
   ],
   [

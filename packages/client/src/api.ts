@@ -2645,7 +2645,12 @@ export interface operations {
     deleteApiKey: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -2771,6 +2776,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */
@@ -4767,7 +4791,12 @@ export interface operations {
     deleteAccount: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4859,6 +4888,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */
@@ -6135,7 +6183,12 @@ export interface operations {
     endSession: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -6242,6 +6295,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */
@@ -12437,7 +12509,12 @@ export interface operations {
     deletePreviewLink: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -12568,6 +12645,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */
@@ -17078,7 +17174,12 @@ export interface operations {
     deleteWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -17191,6 +17292,25 @@ export interface operations {
                     "application/json": components["schemas"]["Errors"];
                 };
             };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
             /** @description The body, or a part of it, is too large */
             413: {
                 headers: {
@@ -17289,7 +17409,12 @@ export interface operations {
     changeWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -17407,6 +17532,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */
@@ -17674,7 +17818,12 @@ export interface operations {
     redeliver: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the message
@@ -17792,6 +17941,25 @@ export interface operations {
                     "application/json": components["schemas"]["Errors"];
                 };
             };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
             /** @description The body, or a part of it, is too large */
             413: {
                 headers: {
@@ -17890,7 +18058,12 @@ export interface operations {
     replaceWebhookSecret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -18005,6 +18178,25 @@ export interface operations {
                     "application/json": components["schemas"]["Errors"];
                 };
             };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
             /** @description The body, or a part of it, is too large */
             413: {
                 headers: {
@@ -18103,7 +18295,12 @@ export interface operations {
     syncWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -18218,6 +18415,25 @@ export interface operations {
                     "application/json": components["schemas"]["Errors"];
                 };
             };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
             /** @description The body, or a part of it, is too large */
             413: {
                 headers: {
@@ -18316,7 +18532,12 @@ export interface operations {
     testWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Write only if the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Write only if the current ETag is none of these */
+                "if-none-match"?: string;
+            };
             path: {
                 /**
                  * @description The `id` of the record
@@ -18423,6 +18644,25 @@ export interface operations {
                      * @example {
                      *       "errors": [
                      *         "Request took too long to arrive"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "errors": [
+                     *         "There is nothing here that If-Match could match"
                      *       ]
                      *     }
                      */

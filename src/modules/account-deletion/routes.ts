@@ -2,6 +2,7 @@ import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../config.ts'
 import { auditRequest } from '../../http/access-log.ts'
+import { checkWithoutTags } from '../../http/conditional-requests.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
 import { errors, nothing } from '../../http/schemas.ts'
 import { beginDeletion } from './deletion-repository.ts'
@@ -33,6 +34,7 @@ const deleteAccountSchema = {
 /** The route that deletes the caller's account. It needs an access token. */
 export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { accountDeletions, config, credentialCheck, database, files } = app
+  checkWithoutTags(app, '/auth/me', async () => true)
 
   app.delete('/auth/me', { schema: deleteAccountSchema }, async (request, reply) => {
     const { session } = request

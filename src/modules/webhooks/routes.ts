@@ -3,6 +3,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 import { InvalidError, NotFoundError, RetryLaterError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
+import { checkWithoutTags } from '../../http/conditional-requests.ts'
 import { pageOf, takePage } from '../../http/pagination.ts'
 import { recordOf, sendWithoutBody } from '../../http/responses.ts'
 import { tagRoutes } from '../../http/schemas.ts'
@@ -34,6 +35,7 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const isAllowed = allowedAddresses(networks)
   tagRoutes(app, 'Webhooks')
   requireConfirmedEmail(app)
+  checkWithoutTags(app, '/:id', async (request) => await findOwnWebhook(request) !== null)
   await app.register(deliveryRoutes)
 
   /** @throws {InvalidError} 422 with all problems of a body with a URL */
@@ -149,10 +151,15 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
 const audit = (request: FastifyRequest, event: AuditEvent, { id, userId }: Webhook): void =>
   auditRequest(request, event, { user: userId, webhook: id })
 
-/** Returns the webhook that a request names. @throws {NotFoundError} 404 */
-async function ownWebhook ({ server, caller, params }: FastifyRequest): Promise<Webhook> {
+/** Returns the webhook that a request names; null if there is none. */
+async function findOwnWebhook ({ server, caller, params }: FastifyRequest): Promise<Webhook | null> {
   const { id } = params as { id: string }
-  const webhook = isUuid(id) ? await findWebhook(server.database, caller.userId, id) : null
+  return isUuid(id) ? await findWebhook(server.database, caller.userId, id) : null
+}
+
+/** Returns the webhook that a request names. @throws {NotFoundError} 404 */
+async function ownWebhook (request: FastifyRequest): Promise<Webhook> {
+  const webhook = await findOwnWebhook(request)
   if (webhook === null) throw new NotFoundError()
   return webhook
 }

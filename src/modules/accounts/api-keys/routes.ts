@@ -1,8 +1,10 @@
 import { Type } from '@sinclair/typebox'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
+import type { FastifyRequest } from 'fastify'
 import { sendsMail } from '../../../config.ts'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
+import { checkWithoutTags } from '../../../http/conditional-requests.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { response, errors, IdParams, NAME_RULES, nothing, nullableTime,
@@ -121,6 +123,9 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database } = app
   tagRoutes(app, 'API keys')
   requireConfirmedEmail(app)
+  const find = async ({ caller, params }: FastifyRequest) =>
+    await findOwnKey(database, caller.userId, (params as { id: string }).id)
+  checkWithoutTags(app, '/:id', async (request) => await find(request) !== undefined)
 
   app.post('/api_keys', { schema: createKeySchema, attachValidation: true }, async (request, reply) => {
     const problems = [...attachedProblems(request)]
@@ -146,8 +151,8 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return takePage(reply, '/api_keys', page, found).map(keyRecord)
   })
 
-  app.get('/api_keys/:id', { schema: getKeySchema }, async ({ caller, params }) => {
-    const key = await findOwnKey(database, caller.userId, params.id)
+  app.get('/api_keys/:id', { schema: getKeySchema }, async (request) => {
+    const key = await find(request)
     if (key === undefined) throw new NotFoundError()
     return keyRecord(key)
   })

@@ -3,13 +3,14 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
+import { checkWithoutTags } from '../../../http/conditional-requests.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { response, errors, IdParams, NO_PARAMETERS, nothing, nullableTime } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
-import { listSessions, revokeSession } from './session-repository.ts'
+import { hasSession, listSessions, revokeSession } from './session-repository.ts'
 import { Sessions } from './sessions.ts'
 
 const ListedSession = Type.Object({
@@ -76,6 +77,11 @@ const endOtherSessionsSchema = {
 export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { authCounts, database } = app
   const sessions = new Sessions(app)
+  checkWithoutTags(
+    app,
+    '/:id',
+    async ({ caller, params }) => await hasSession(database, caller.userId, (params as { id: string }).id)
+  )
   if (sendsMail(app.config)) await app.register(requestConfirmationRoutes)
 
   app.get('/auth/me', { schema: meSchema }, async ({ session }) => {

@@ -230,6 +230,9 @@ export async function listSessions (database: Database, { userId, id }: Session,
   })
 }
 
+export const hasSession = async (database: Database, userId: number, id: string): Promise<boolean> =>
+  await database.session.count({ where: { id, userId, ...isAlive() } }) > 0
+
 /** Revokes one session of a user. @returns false when there is no such session */
 export async function revokeSession (database: Database, userId: number, id: string): Promise<boolean> {
   const { count } = await database.session.updateMany({

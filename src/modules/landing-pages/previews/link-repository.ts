@@ -66,6 +66,9 @@ export const listLinks = async (
     select: SHOWN
   })
 
+export const hasLink = async (database: PrismaClient, page: OwnPage, id: string): Promise<boolean> =>
+  await database.previewLink.count({ where: { id, ...linksOf(page) } }) > 0
+
 /** Deletes a link. @returns false when there is no such link */
 export const deleteLink = async (database: PrismaClient, page: OwnPage, id: string): Promise<boolean> =>
   (await database.previewLink.deleteMany({ where: { id, ...linksOf(page) } })).count === 1

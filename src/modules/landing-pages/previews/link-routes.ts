@@ -2,13 +2,14 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import { InvalidError, NotFoundError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
+import { checkWithoutTags } from '../../../http/conditional-requests.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { errors, IdParams, NAME_RULES, nothing, nullableTime, response } from '../../../http/schemas.ts'
 import { createCheckedToken } from '../../../infra/system/identifiers.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { allowNoBody, findOwnPage, ownPage } from '../manage/write-checks.ts'
-import { createLink, deleteLink, listLinks, MAX_LINKS, TOKEN_PREFIX } from './link-repository.ts'
+import { createLink, deleteLink, hasLink, listLinks, MAX_LINKS, TOKEN_PREFIX } from './link-repository.ts'
 
 const DEFAULT_SECONDS = 7 * 24 * 60 * 60
 
@@ -84,6 +85,12 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { database } = app
   const url = '/manage/landing_pages/:id/preview_links'
   const pathOf = (pageId: string): string => url.replace(':id', pageId)
+  checkWithoutTags(
+    app,
+    '/:link_id',
+    async (request) =>
+      await hasLink(database, ownPage(request), (request.params as { link_id: string }).link_id)
+  )
 
   app.post(url, { schema: createLinkSchema, preValidation: allowNoBody }, async (request, reply) => {
     const page = ownPage(request)
