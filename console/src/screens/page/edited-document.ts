@@ -63,6 +63,30 @@ export async function loadOther (id: string): Promise<OtherVersion> {
   return { ...edited, saved }
 }
 
+/** A page that was unpublished is published or has another document since, so nothing was written. */
+export class ChangedSinceError extends Error {
+  readonly published: boolean
+
+  constructor (published: boolean) {
+    super('The page has changed in the meantime.')
+    this.published = published
+  }
+}
+
+/**
+ * Returns the tag of an unpublished page, which publishing it changes, unlike that of its document.
+ *
+ * @param etag of the document that the page should have
+ * @throws {ChangedSinceError}
+ */
+export async function tagOfUnpublished (id: string, etag: string): Promise<string> {
+  const record = await landingPages.get(id)
+  // Read after the record: as long as the page has the tag of the record, this is its document.
+  const { items: [newest] } = await landingPages.revisionsPage(id, { limit: 1 })
+  if (record.published || newest?.etag !== etag) throw new ChangedSinceError(record.published)
+  return record.etag
+}
+
 interface Change {
   /** What the text becomes. A draft is begun if `base` is the document. */
   readonly kind: Kind

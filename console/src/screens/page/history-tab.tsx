@@ -8,6 +8,7 @@ import { useAction, useLoad } from '../../core/load.ts'
 import { isMissing } from '../../core/missing.ts'
 import { landfall } from '../../core/service.ts'
 import { takeFirst } from '../../core/take-first.ts'
+import { ChangedSinceError, tagOfUnpublished } from './edited-document.ts'
 import type { Editing } from './use-editing.ts'
 import { VersionDialog, type ComparedVersions } from './version-dialog.tsx'
 
@@ -22,24 +23,26 @@ const PART = 30
 /** The versions of a page, newest first. */
 export function HistoryTab ({ id, editing }: HistoryTabProps) {
   const [count, setCount] = useState(PART)
-  const { data, error, isLoading, reload } = useLoad(async (signal) => await load(id, count, signal), [
-    id,
-    count
-  ])
+  const { published, version: newest } = editing.publication
+  const { data, error, isLoading, reload } = useLoad(
+    async (signal) => await load(id, count, signal),
+    [id, count, newest]
+  )
   const [compared, setCompared] = useState<ComparedVersions>()
   const current = data?.shown[0]
   const restoring = useAction(async ({ version }: Revision) => {
     if (current === undefined) return
     try {
-      const restored = await landfall.landingPages.restoreRevision(id, version, { ifMatch: current.etag })
+      const ifMatch = published ? current.etag : await tagOfUnpublished(id, current.etag)
+      const restored = await landfall.landingPages.restoreRevision(id, version, { ifMatch })
       announce(`Restored version ${version} as version ${restored.version}.` +
-        (editing.publication.published ? ' Visitors see it now.' : '') +
+        (published ? ' Visitors see it now.' : '') +
         (editing.kind === 'draft' ? ' The draft is still in the editor.'
           : editing.isChanged ? ' Your unsaved changes are still in the editor.' : ''))
       setCompared(undefined)
-      await editing.refresh()
     } finally {
       reload()
+      await editing.refresh().catch(() => {})
     }
   })
   return (
@@ -68,7 +71,7 @@ export function HistoryTab ({ id, editing }: HistoryTabProps) {
           id={id}
           compared={compared}
           isCodeFirst={editing.views.shown === 'text'}
-          isPublished={editing.publication.published}
+          isPublished={published}
           isRestoring={restoring.isRunning}
           error={explain(restoring.error)}
           onRestore={(version) => restoring.run(version)}
@@ -91,7 +94,11 @@ async function load (id: string, count: number, signal: AbortSignal): Promise<{
 
 /** Says what to do when a version can't be restored. */
 function explain (error: unknown): unknown {
-  if (error instanceof PreconditionFailedError) {
+  if (error instanceof ChangedSinceError && error.published) {
+    return new Error('Not restored: the page was published in the meantime. ' +
+      'Restore it again to show it to visitors.')
+  }
+  if (error instanceof PreconditionFailedError || error instanceof ChangedSinceError) {
     return new Error('The page was changed in the meantime. Look at its newest version, then restore again.')
   }
   if (isMissing(error)) {

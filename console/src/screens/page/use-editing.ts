@@ -7,8 +7,8 @@ import { useSettings } from '../../core/settings.ts'
 import { onReturn } from '../../core/visibility.ts'
 import type { Check } from '../../editor/editor.ts'
 import { DocumentTextError, requireDocument } from '../pages/document-text.ts'
-import { loadDocument, loadEdited, loadOther, store, type EditedDocument, type EditedPage, type Kind,
-  type OtherVersion } from './edited-document.ts'
+import { ChangedSinceError, loadDocument, loadEdited, loadOther, store, tagOfUnpublished, type EditedDocument,
+  type EditedPage, type Kind, type OtherVersion } from './edited-document.ts'
 import { useSteps, type Step } from './use-steps.ts'
 import { useUnsavedText, type UnsavedTextKeeper } from './use-unsaved-text.ts'
 import { useViews, type Views } from './use-views.ts'
@@ -20,6 +20,8 @@ export interface Conflict {
   readonly kind: Kind
   readonly mine: string
   readonly theirs: OtherVersion
+  /** Whether the page was shown as published when the person wanted that. */
+  readonly wasPublished: boolean
 }
 
 /** A draft that is based on another version than the one that visitors get. */
@@ -42,6 +44,7 @@ export interface ScheduledTimes {
 }
 
 const SHOWN_NEWEST = 'This page was changed elsewhere. Its newest version is shown now.'
+const PUBLISHED_SINCE = 'This page was published meanwhile. Your changes are not saved.'
 const VISIBLE = 'Visitors see it now.'
 
 /** What happens to the text of the document or the draft. All views show the same text, one at a time. */
@@ -81,10 +84,12 @@ export interface Editing {
   retry(): unknown
   /** Saves the text in place of the other version of the conflict. */
   keepMine(): Promise<void>
+  /** Saves the text as a draft, beside the other version of the conflict. */
+  keepMineAsDraft(): Promise<void>
   takeTheirs(): void
   /** Closes the question about a conflict. The next attempt asks it again. */
   postpone(): void
-  /** Shows what the service has now, unless there are unsaved changes. */
+  /** Shows the state that the page has now; its text, too, unless there are unsaved changes. */
   refresh(): Promise<void>
 }
 
@@ -143,10 +148,14 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     } else if (mine === base.current.text && views.getText() === mine) {
       show(theirs)
       announce(SHOWN_NEWEST)
-    } else setConflict({ kind: wanted, mine, theirs })
+    } else setConflict({ kind: wanted, mine, theirs, wasPublished: publication.published })
   }
-  /** Stores the text. Returns whether the service has it now, and the person has nothing to decide. */
-  const storeText = async (wanted: Kind, from: EditedDocument): Promise<boolean> => {
+  /**
+   * Stores the text. Returns whether the service has it now, and the person has nothing to decide.
+   *
+   * @param mayShow whether visitors may see the text
+   */
+  const storeText = async (wanted: Kind, from: EditedDocument, mayShow: boolean): Promise<boolean> => {
     const mine = views.getText()
     const fields = views.getFields()
     const problem = fields?.showProblem()
@@ -158,7 +167,8 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     const patch = from === base.current ? fields?.getPatch() : undefined
     try {
       requireDocument(mine, maxBytes)
-      rebase(await store(id, { kind: wanted, text: mine, patch, base: from }))
+      const etag = wanted === 'draft' || mayShow ? from.etag : await tagOfUnpublished(id, from.etag)
+      rebase(await store(id, { kind: wanted, text: mine, patch, base: { kind: from.kind, etag } }))
       return true
     } catch (error) {
       if (error instanceof DocumentTextError && error.offset !== undefined) {
@@ -169,7 +179,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
       }
       // The draft is scheduled since.
       if (error instanceof ConflictError) await updatePublication(publication)
-      if (!(error instanceof PreconditionFailedError)) throw error
+      if (!(error instanceof PreconditionFailedError || error instanceof ChangedSinceError)) throw error
       await meet(wanted, mine, wanted === 'draft' ? await loadOther(id) : await loadDocument(id))
       return false
     }
@@ -200,22 +210,25 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     if (kind === 'draft' && publishAt !== null) return announce('Not saved: the draft is scheduled.')
     await run(wanted === 'draft' ? 'draft' : 'save', async () => {
       const stored = wanted ?? base.current.kind
-      if (!await storeText(stored, from ?? base.current)) return
+      // A page that is shown as unpublished is saved for nobody but its owner.
+      if (!await storeText(stored, from ?? base.current, publication.published)) return
       const { published } = await updatePublication(publication)
       if (stored === 'draft') announce('Draft saved. Visitors don’t see it until you publish it.')
       else announce(`Saved. ${published ? VISIBLE : 'Visitors get “Not found” until you publish.'}`)
     })
   }
 
-  /** Shows the newest version, unless the text was changed. Returns whether there was one. */
+  /** Shows the newest state, and version unless the text was changed. Returns whether the version is new. */
   const refresh = async (): Promise<boolean> => {
     const start = base.current
-    // Checked again after the response, because somebody may have typed or saved meanwhile.
-    const hasMovedOn = () => base.current !== start || hasUnsaved()
-    if (hasMovedOn()) return false
     const now = await loadEdited(id)
-    if (hasMovedOn()) return false
+    // The person has saved meanwhile.
+    if (base.current !== start) return false
     setPublication(now.publication)
+    if (hasUnsaved()) {
+      if (now.publication.published && !publication.published) announce(PUBLISHED_SINCE)
+      return false
+    }
     if (now.edited.etag === start.etag && now.edited.kind === start.kind) return false
     show(now.edited)
     return true
@@ -233,7 +246,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     onReturn(() => {
       // If the service can't be reached or the page was deleted, the next attempt to save tells that.
       refresh().then((isNew) => isNew && announce(SHOWN_NEWEST), () => {})
-    }), [])
+    }), [publication])
   return {
     id,
     views,
@@ -259,7 +272,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     },
     publish: async () =>
       await run('publish', async () => {
-        if (!hasUnsaved() || await storeText(base.current.kind, base.current)) await publishStored()
+        if (!hasUnsaved() || await storeText(base.current.kind, base.current, true)) await publishStored()
       }),
     publishAnyway: async () => await run('publish', async () => await publishStored(outdated?.version)),
     retry,
@@ -271,7 +284,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     async schedule ({ publishAt, unpublishAt }) {
       await enqueue(async () => {
         const isSaved = publishAt === undefined || !hasUnsaved() ||
-          await storeText(publication.published ? 'draft' : base.current.kind, base.current)
+          await storeText(publication.published ? 'draft' : base.current.kind, base.current, false)
         if (!isSaved) return
         // What is published is what was read.
         const { etag: ifMatch, kind, text } = base.current
@@ -299,6 +312,7 @@ export function useEditing (id: string, loaded: EditedPage, onSaved: (text: stri
     keepMine: async () => {
       if (conflict !== undefined) await saveAs(conflict.kind, conflict.theirs)
     },
+    keepMineAsDraft: async () => await saveAs('draft', conflict?.theirs),
     takeTheirs () {
       if (conflict === undefined) return
       show(conflict.theirs)
