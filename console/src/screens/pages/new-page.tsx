@@ -22,37 +22,46 @@ interface NewPageProps {
   readonly onClose: () => void
 }
 
-/** Creates a page from text or from a file, and goes to it. */
+/** Creates a page from text, which may be that of a file, and goes to it. */
 export function NewPage ({ files, onClose }: NewPageProps) {
   const { max_document_bytes: maxBytes } = useSettings()
   const [title, setTitle] = useState('')
   /** Undefined until the person changes it. */
   const [ownText, setText] = useState<string>()
-  const text = ownText ?? (title.trim() === '' ? EMPTY : JSON.stringify({ title: title.trim() }, null, 2))
-  const [file, setFile] = useState<File>()
+  /** The text of a file, exactly: the text area would change its line breaks. */
+  const [file, setFile] = useState<{ readonly name: string, readonly text: string }>()
+  const text = ownText ?? file?.text ??
+    (title.trim() === '' ? EMPTY : JSON.stringify({ title: title.trim() }, null, 2))
   const [published, setPublished] = useState(true)
-  const creation = useAction(async (source: string | readonly File[]) => {
-    setFile(undefined)
-    const document = typeof source === 'string' ? source : await readOnlyFile(source, maxBytes, setFile)
-    requireDocument(document, maxBytes)
-    // The text of a file doesn't pass through the text area, which would change its line breaks.
-    const { id } = await landfall.landingPages.create(exactJson(document), { published })
-    setTitle('') // so that nobody is asked about it
-    setText(undefined)
+  const creation = useAction(async (files?: readonly File[]) => {
+    if (files !== undefined) {
+      setFile(undefined)
+      const chosen = await readOnlyFile(files, maxBytes)
+      forgetTyped()
+      setFile(chosen)
+      return requireDocument(chosen.text, maxBytes)
+    }
+    requireDocument(text, maxBytes)
+    const { id } = await landfall.landingPages.create(exactJson(text), { published })
+    forgetTyped() // so that nobody is asked about it
     announce(`The page is created. ${
       published ? 'Everybody can read it: the tab “Use” has its address.'
         : 'Visitors get “Not found” until you publish it.'
     }`)
     navigate('pages', id)
   })
-  const createFrom = async (chosen: readonly File[]) => {
+  const forgetTyped = () => {
+    setTitle('')
+    setText(undefined)
+  }
+  const fillFrom = async (chosen: readonly File[]) => {
     if (await mayLeave()) creation.run(chosen)
   }
   const close = async () => {
     if (await mayLeave()) onClose()
   }
   useEffect(() => {
-    if (files.length > 0) createFrom(files)
+    if (files.length > 0) fillFrom(files)
   }, [files])
   return (
     <>
@@ -61,10 +70,10 @@ export function NewPage ({ files, onClose }: NewPageProps) {
           class='new-page'
           onSubmit={(event) => {
             event.preventDefault()
-            creation.run(text)
+            creation.run()
           }}
         >
-          {ownText === undefined && (
+          {ownText === undefined && file === undefined && (
             <Field
               label='Title'
               hint='What the page is called. You can add more to it afterwards.'
@@ -75,9 +84,12 @@ export function NewPage ({ files, onClose }: NewPageProps) {
           )}
           <DocumentField
             text={text}
-            onInput={setText}
-            isOwn={ownText !== undefined}
-            error={file === undefined ? creation.error : undefined}
+            onInput={(typed) => {
+              setText(typed)
+              creation.forget()
+            }}
+            isOwn={ownText !== undefined || file !== undefined}
+            error={creation.error}
           />
           <label class='choices__choice'>
             <input
@@ -91,7 +103,7 @@ export function NewPage ({ files, onClose }: NewPageProps) {
           <ErrorNotice error={creation.error} />
           <Actions>
             <Button type='submit' kind='primary' isBusy={creation.isRunning}>Create the page</Button>
-            <FileButton accept='.json,application/json' onChoose={createFrom}>
+            <FileButton accept='.json,application/json' onChoose={fillFrom}>
               Use a file instead
             </FileButton>
             <Button onClick={close} isDisabled={creation.isRunning}>Cancel</Button>
@@ -112,12 +124,10 @@ export function NewPage ({ files, onClose }: NewPageProps) {
 
 async function readOnlyFile (
   [file, ...others]: readonly File[],
-  maxBytes: number,
-  onRead: (file: File) => void
-): Promise<string> {
+  maxBytes: number
+): Promise<{ name: string, text: string }> {
   if (file === undefined || others.length > 0) throw new DocumentTextError('Choose one file at a time.')
-  onRead(file)
-  return await readDocumentFile(file, maxBytes)
+  return { name: file.name, text: await readDocumentFile(file, maxBytes) }
 }
 
 interface DocumentFieldProps {

@@ -71,7 +71,7 @@ function NoPages ({ onCreate }: { readonly onCreate: () => void }) {
         here at any time.
       </p>
       <Button kind='primary' onClick={onCreate}>New page</Button>
-      <p class='quiet'>Or drop a JSON file here. Pages that you have deleted are in the trash.</p>
+      <p class='quiet'>Or drop a JSON file here.</p>
     </div>
   )
 }
