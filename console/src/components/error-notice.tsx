@@ -12,6 +12,10 @@ const WORDS: Readonly<Record<string, string>> = {
   'A page can have 20 preview links: delete one that is not needed any more':
     'A page can have 20 preview links. Revoke one that is not needed any more.',
   'Current password is wrong': 'Your current password is wrong.',
+  'Password is wrong': 'Your current password is wrong.',
+  'Confirm your email address first: POST /auth/email_confirmations mails another link':
+    'Confirm your address first: open the link in the mail to you. Until then you can read, but not change ' +
+    'anything.',
   "Password confirmation doesn't match Password": 'The two passwords are not the same.'
 }
 

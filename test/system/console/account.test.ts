@@ -181,7 +181,7 @@ t.test('a person deletes the account with everything in it', async (t) => {
   const button = page.getByRole('button', { name: 'Delete my account and everything in it' })
   await page.getByLabel('Your password').fill('wrong password')
   await button.click()
-  await page.getByRole('alert').waitFor()
+  await page.getByRole('alert').getByText('Your current password is wrong.').waitFor()
   await page.getByLabel('Your password').fill(PASSWORD)
   await button.click()
   await page.getByRole('status').getByText('Your account and everything in it is deleted.').waitFor()

@@ -38,6 +38,10 @@ t.test('a new owner is asked to confirm the address, and can have the mail sent 
   await checkScreen(t, page, 'an address that is not confirmed')
   await banner.getByRole('button', { name: 'Send the mail again' }).click()
   await page.getByRole('status').getByText(`A mail is on its way to ${email}.`).waitFor()
+  await page.getByRole('button', { name: 'New page' }).click()
+  await page.getByRole('button', { name: 'Create the page' }).click()
+  await page.getByRole('alert').getByText(/^Confirm your address first: open the link/).waitFor()
+  await page.getByRole('button', { name: 'Cancel' }).click()
 
   const tab = await profile.newPage()
   await tab.goto(await linkIn(email, 'Confirm your email address', 2)) // a newer link ends older ones

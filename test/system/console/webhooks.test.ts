@@ -161,6 +161,7 @@ t.test('a webhook that is gone, and one that the receiver has ended, say so', as
   await receiver.message(1)
   await tab.evaluate(`location.hash = '#/account/webhooks/${id}'`)
   await main.getByText('It was paused because the receiver said that it is gone for good').waitFor()
+  t.equal(await main.getByText(receiver.url).count(), 1)
   await owner.call('DELETE', `${url}/webhooks/${id}`)
   await tab.reload()
   await main.getByText('This webhook was deleted').waitFor()

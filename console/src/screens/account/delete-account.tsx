@@ -26,7 +26,7 @@ export function DeleteAccount () {
         <ul>
           <li>all your pages with their versions and read counts: visitors get “Not found”</li>
           <li>all your assets, also where other web sites show them</li>
-          <li>all your API keys and sessions, on all devices</li>
+          <li>all your webhooks, preview links, API keys and sessions, on all devices</li>
         </ul>
       </div>
       <Form onSubmit={() => deletion.run()}>

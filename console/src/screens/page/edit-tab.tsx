@@ -4,6 +4,8 @@ import { CopyButton } from '../../components/copy-button.tsx'
 import { ErrorNotice } from '../../components/error-notice.tsx'
 import { announce } from '../../core/announcements.tsx'
 import { isMissing } from '../../core/missing.ts'
+import { href } from '../../core/router.ts'
+import { useSettings } from '../../core/settings.ts'
 import { whyNoFields } from '../../fields/fields-reason.ts'
 import { ConflictDialog } from './conflict-dialog.tsx'
 import { FieldsView } from './fields-view.tsx'
@@ -132,9 +134,20 @@ function ViewSwitch ({ editing: { id, views } }: { readonly editing: Editing }) 
 }
 
 function DeletedNotice ({ editing }: { readonly editing: Editing }) {
+  const { trash_days: trashDays } = useSettings()
   return (
     <div class='notice notice--error' role='alert'>
-      <p>This page was deleted elsewhere, so your text can’t be saved here. Copy it if you still need it.</p>
+      <p>
+        This page was deleted elsewhere, so your text can’t be saved here. Copy it if you still need it
+        {trashDays > 0 && (
+          <>
+            , or restore the page from the{' '}
+            <a href={href('trash')} target='_blank' rel='noreferrer'>
+              trash<span class='visually-hidden'>, in a new tab</span>
+            </a>, and then save again
+          </>
+        )}.
+      </p>
       <CopyButton text={editing.views.getText()} what='text' />
     </div>
   )

@@ -9,8 +9,9 @@ import { useSettings } from '../../core/settings.ts'
 import type { ListedPage } from './page-list.tsx'
 
 interface DeletePageProps {
-  /** `reads` is undefined if they are not known. */
+  /** `published` and `reads` are undefined if they are not known. */
   readonly page: Pick<ListedPage, 'id' | 'name' | 'public_id'> & {
+    readonly published: boolean | undefined
     readonly reads: readonly number[] | undefined
   }
   readonly onDeleted: () => void
@@ -19,7 +20,7 @@ interface DeletePageProps {
 
 /** Asks whether to delete a page, and deletes it. */
 export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
-  const { id, name, public_id: publicId, reads } = page
+  const { id, name, public_id: publicId, published, reads } = page
   const deletion = useAction(async () => {
     await landfall.landingPages.delete(id).catch(ignoreMissing)
     announce(`Deleted: ${name}`)
@@ -36,7 +37,7 @@ export function DeletePage ({ page, onDeleted, onClose }: DeletePageProps) {
         {name !== publicId && <code>{publicId}</code>}
       </p>
       <p>
-        Its visitors get “Not found” at once.
+        {published === false ? 'Visitors get “Not found” already.' : 'Its visitors get “Not found” at once.'}
         {sum !== undefined && ` ${countText(sum)}`}
       </p>
       <p>

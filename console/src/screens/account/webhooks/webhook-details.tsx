@@ -65,7 +65,7 @@ interface AboutProps {
 }
 
 function About ({ webhook, reload }: AboutProps) {
-  const { id, url, active, failing_since: failingSince } = webhook
+  const { id, name, url, active, failing_since: failingSince } = webhook
   const [asked, setAsked] = useState<'edit' | 'secret' | 'sync' | 'delete'>()
   const close = () => setAsked(undefined)
   const testing = useAction(async () => {
@@ -83,7 +83,7 @@ function About ({ webhook, reload }: AboutProps) {
       <h2 id='webhook'>
         <bdi>{webhookName(webhook)}</bdi> <WebhookState webhook={webhook} />
       </h2>
-      <p class='webhook-url quiet'>{url}</p>
+      {name !== null && <p class='webhook-url quiet'>{url}</p>}
       <p>
         {pauseReason(webhook)}
         {active && failingSince !== null && (
