@@ -58,7 +58,7 @@ export class NotJsonError extends Error {
   }
 }
 
-/** Returns a document that the client sends byte for byte. @throws {NotJsonError} */
+/** Returns a document that the client sends as it is, without a byte order mark. @throws {NotJsonError} */
 export function toDocument (bytes: Uint8Array): object {
   if (!isUtf8(bytes)) throw new NotJsonError('not UTF-8')
   const text = new TextDecoder().decode(bytes)

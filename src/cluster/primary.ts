@@ -139,18 +139,18 @@ class Primary {
       for (const worker of this.#workers) worker.kill()
     }, this.#config.SHUTDOWN_TIMEOUT_MS + GRACE_MS)
     const ends = await Promise.all(workers.map(async ({ ended }) => await ended))
-    clearTimeout(timer)
+    clearTimeout(timer) // after a failed start, it would keep the process running
     return ends
   }
 }
 
-/** A signal to the process group ends a worker that has not started yet, which counts as orderly. */
+/** A worker that is still starting is killed by a signal to the process group, which counts as orderly. */
 const isOrderly = ({ code, signal }: WorkerEnd): boolean =>
   code === 0 || signal === 'SIGINT' || signal === 'SIGTERM'
 
 /**
- * The sums of all workers' metrics. They include the counts of workers that ended, because Prometheus takes a
- * falling sum for a restart and would count the other workers' shares twice.
+ * The sums of all workers' metrics. They include the counts of workers that have ended: Prometheus would take
+ * a sum that falls for a restart, and count what the other workers have reported before once more.
  */
 class ClusterMetrics {
   readonly #workers: ReadonlySet<WorkerProcess>

@@ -21,7 +21,7 @@ export const DATA_HEADERS = {
   'referrer-policy': 'no-referrer'
 } as const
 
-/** For errors under URLs that web pages of any origin may read. */
+/** For errors of routes that web pages of any origin may read. */
 export const ANY_ORIGIN_ERROR_HEADERS = {
   'access-control-allow-origin': '*',
   'access-control-expose-headers': 'Allow, Retry-After, X-Request-Id'

@@ -27,7 +27,7 @@ if (sockets === undefined) {
       throw error
     }))
   const freezeLock = await serveFreezeLock(db, sockets.freeze)
-  port.once('message', () => {
+  port.once('message', () => { // always 'close'
     freezeLock.close()
       .then(async () => await server.close())
       .then(async () => await db.close())

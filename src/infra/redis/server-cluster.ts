@@ -23,7 +23,7 @@ export class ServerCluster extends Backend {
   #wasSubscribed = false
   #isLayoutDoubtful = false
   #isGathering = false
-  /** The last error of ioredis, because its other events have no reason. */
+  /** Why the connection was lost. Other events of ioredis have no reason. */
   #lastError: Error | undefined
   #probeNames: readonly { readonly key: string, readonly slot: number }[] | undefined
 
@@ -33,7 +33,7 @@ export class ServerCluster extends Backend {
     this.#channels = channels
     this.commands = createCluster(url, scripts)
     this.commands.on('error', (error: Error) => {
-      this.#lastError ??= error
+      this.#lastError ??= error // says that all nodes have failed; a 'node error' before it says why
     })
     this.commands.on('node error', (error: Error) => {
       this.#lastError = error

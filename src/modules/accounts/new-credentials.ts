@@ -40,7 +40,7 @@ export async function checkSignUp (
   if (isString(email) && isPlainEmailAddress(email) && await findUser(database, email) !== undefined) {
     problems.push(EMAIL_TAKEN)
   }
-  problems.push(...comparePassword(userIn(body), email))
+  problems.push(...passwordProblems(userIn(body), email))
   if (problems.length > 0) throw new InvalidError(problems)
   return { email, password } as NewAccount
 }
@@ -54,7 +54,7 @@ export async function checkSignUp (
  */
 export function checkNewPassword (email: string, given: string): string {
   const value = { password: given }
-  const problems = [...problemsOf(NewPassword, value), ...comparePassword(value, email)]
+  const problems = [...problemsOf(NewPassword, value), ...passwordProblems(value, email)]
   if (problems.length > 0) throw new InvalidError(problems)
   return value.password
 }
@@ -67,10 +67,13 @@ export function checkNewPassword (email: string, given: string): string {
  * @returns a sentence for each broken rule
  */
 export const checkNewPasswordFields = (email: string, body: unknown): readonly string[] =>
-  comparePassword(fieldsOf(body), email)
+  passwordProblems(fieldsOf(body), email)
 
-/** Returns the problems of a password with its confirmation and the email. Each may have any type. */
-function comparePassword (
+/**
+ * Compares a password with its confirmation and the email. Skips what is missing or no string, because the
+ * schema reports it.
+ */
+function passwordProblems (
   { password, password_confirmation: confirmation }: Fields,
   email: unknown
 ): string[] {

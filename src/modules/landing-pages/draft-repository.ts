@@ -39,7 +39,7 @@ const WRITE = statement<{ updatedAt: Date }>(`
   )
   SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced`)
 
-/** Prisma can't lock the page. */
+/** In SQL, because Prisma can't lock the page. */
 const DISCARD = statement<{ pageId: string }>(`
   WITH ${UNSCHEDULED_PAGE}
   DELETE FROM landing_page_drafts USING page
@@ -53,7 +53,7 @@ export const findDraft = async (database: PrismaClient, pageId: string): Promise
 /**
  * Writes the draft of a page in place of the one that was read.
  *
- * @param page the page as it was read: a new draft is based on it
+ * @param page the page as it was read: a new draft begins from its version
  * @param read the draft as it was read; null if there was none
  * @returns null if the draft or the page isn't there any more, or has changed, or the draft is scheduled
  */

@@ -101,7 +101,7 @@ export const deletePages = async (
 const PURGED_PAGES = 10
 
 /**
- * Removes pages for good that were put into the trash before a time, of all owners, in small batches.
+ * Removes the pages of all owners for good that were put into the trash before a time, in small batches.
  *
  * @param onRemoved called with the public ids of each batch
  */
@@ -112,7 +112,7 @@ export async function purgePages (
   signal?: AbortSignal
 ): Promise<number> {
   let sum = 0
-  // Goes on after the last batch, because a backup would keep the rows that are removed.
+  // Each batch starts where the last one ended: during a backup, PostgreSQL would read removed rows again.
   for (let after = new Date(0); signal?.aborted !== true;) {
     const old = await database.landingPage.findMany({
       where: { deletedAt: { gte: after, lt: deletedBefore } },

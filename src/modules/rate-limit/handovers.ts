@@ -46,7 +46,7 @@ const formatOf = (handover: string): Format => handover.startsWith('1:') ? FIRST
 /** The others count a process that has left for a window and 3 s. It must not be adopted after that. */
 const MAX_ADOPTION_AGE_MS = 50_000
 /** Longer than it takes to load all counts. */
-const RESERVATION_MS = 10_000
+const CLAIM_MS = 10_000
 const MAX_HEADS = 1000
 /** Parts in one response, some 200 KB. */
 const LOAD_BATCH = 500
@@ -93,7 +93,7 @@ export interface ClientOfLimit {
   readonly timeWindow: number
 }
 
-/** What is needed to find a client in a handover. */
+/** Without the seeds and the age of a handover, no client is found in it. */
 interface Head {
   readonly seeds: Uint32Array
   /** When it was packed, in milliseconds of the process clock. */
@@ -103,6 +103,7 @@ interface Head {
 /** The counts that processes leave in Redis when they shut down gracefully. */
 export class Handovers {
   readonly #redis: RedisClient
+  /** By the key of the handover, so that further look-ups need one command instead of two. */
   readonly #heads = new GenerationalMap<Head>(LIFETIME_MS, MAX_HEADS)
 
   constructor (redis: RedisClient) {
@@ -175,12 +176,12 @@ export class Handovers {
   /**
    * Keeps other processes from loading all counts of a handover, for a few seconds.
    *
-   * @returns whether no other process has reserved it
+   * @returns whether no other process has claimed it
    * @throws {RedisAwayError}
    */
-  async reserve (handover: string): Promise<boolean> {
+  async claim (handover: string): Promise<boolean> {
     const key = `landfall:adopter:1:${handover}`
-    return await this.#redis.run(async (redis) => await redis.set(key, 1, 'PX', RESERVATION_MS, 'NX')) ===
+    return await this.#redis.run(async (redis) => await redis.set(key, 1, 'PX', CLAIM_MS, 'NX')) ===
       'OK'
   }
 

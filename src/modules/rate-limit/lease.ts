@@ -36,8 +36,8 @@ export class Lease {
   /** The processes that have reported their shares of this window, as far as this one knows. */
   reporters: ReadonlySet<string> = NONE
   /**
-   * Whether reads had to wait. Until then, the shares of processes that have shut down count as open: to load
-   * what they handed over costs a command for each client.
+   * Whether reads had to wait. Only then is it looked up what processes have handed over, which costs a
+   * command for each client. Before, their shares are kept back.
    */
   isShort = false
   /** Whether Redis has lost the window, so that all processes have to report before reads are granted. */
@@ -46,15 +46,15 @@ export class Lease {
   ignoresSilent = false
   /** Whether the client has been listed as near its limit in this window. */
   isListed = false
-  /** The reserve to request the next time. */
+  /** How many reads to request the next time, beside those that wait: none at first, then more each time. */
   nextReserve = 0
   /** The value of `left` at which the next lease is requested early, or NOT_EARLY. */
   askAt = NOT_EARLY
-  /** The value of `left` when this process began to count locally, if it does. */
+  /** `left` when this process began to count without Redis; undefined while it doesn't. */
   #localFrom: number | undefined
   /** Whether no process has reads of the window left. */
   exhausted = false
-  /** When reads first waited in vain for other processes that hold some, unless some were granted since. */
+  /** Since when reads wait for other processes to return theirs; undefined once any are granted. */
   silentSince: number | undefined
   /** Whether a request for more reads is under way. */
   asking = false

@@ -131,7 +131,7 @@ export class Succession {
   async #load (): Promise<Copy | undefined> {
     for (const departed of this.#members.known.departed) {
       const { handover, legacy } = departed
-      if (legacy === undefined || !await this.#handovers.reserve(handover)) continue
+      if (legacy === undefined || !await this.#handovers.claim(handover)) continue
       const counts = await Promise.all([...this.#limits].map(async ([nameSpace, { timeWindow }]) =>
         await this.#handovers.load(handover, nameSpace, timeWindow)
       ))

@@ -34,7 +34,7 @@ export async function createWebhook (
   }
 }
 
-/** Lists the webhooks of a user, newest first: one more than `page.limit` if there is a next page. */
+/** Lists the webhooks of a user, newest first: one more than `limit` if more follow. */
 export const listWebhooks = async (
   { webhook }: Database,
   userId: number,

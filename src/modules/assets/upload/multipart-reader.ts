@@ -16,12 +16,12 @@ const NOT_A_FILE = `File must be a file, but ${FILE_FIELD} is a text field`
 const NOT_ALONE = 'File must be the only file in the form'
 const TOO_MANY_PARTS = `Form has too many fields (maximum is ${MAX_PARTS})`
 
-/** Options of @fastify/multipart. Its error for large files is off, because `receiveFile` throws its own. */
+/** Options of @fastify/multipart. Of files that are too large, `receiveFile` tells, not the plugin. */
 export const multipartOptions = (maxUploadBytes: number) => ({
   throwFileSizeLimit: false,
   limits: {
     fileSize: maxUploadBytes,
-    files: 2, // the second one is detected and refused
+    files: 2, // one more than allowed, so that `receiveFile` gets the second one and refuses it at once
     fields: MAX_PARTS,
     parts: MAX_PARTS,
     fieldNameSize: 1024,

@@ -118,7 +118,7 @@ export function documentMetrics (
       { label: 'encoding' }
     ],
     landfall_document_batches_total: [
-      'Statements and Redis commands that read documents for public reads, several at once',
+      'Batches in which public reads got documents: statements, and Redis commands',
       () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
       { label: 'store' }
     ]

@@ -52,7 +52,7 @@ export class SharedDocuments {
       return await this.#inGroups(
         entries,
         ({ published }) => published.publicId,
-        async (connection, group) => await store(connection, this.#channel, group)
+        async (connection, group) => await storeAndPublish(connection, this.#channel, group)
       )
     })
   }
@@ -82,7 +82,7 @@ export class SharedDocuments {
    */
   async publish (published: PublicVersion): Promise<number> {
     const [newest] = await this.#redis.run(async (connection) =>
-      await store(connection, this.#channel, [noticeOf(published)])
+      await storeAndPublish(connection, this.#channel, [entryWithMessage(published)])
     )
     return newest as number
   }
@@ -159,7 +159,7 @@ export class SharedDocuments {
 
 /** Publishes a deletion that the command line has made, to all replicas. */
 export async function publishDeletion (redis: RedisCommands, publicId: string): Promise<void> {
-  await store(redis, DOCUMENT_CHANNEL, [noticeOf({ publicId, version: DELETED })])
+  await storeAndPublish(redis, DOCUMENT_CHANNEL, [entryWithMessage({ publicId, version: DELETED })])
 }
 
 /** A version to store. */
@@ -169,7 +169,7 @@ interface Entry {
   readonly message: string
 }
 
-function noticeOf (published: PublicVersion): Entry {
+function entryWithMessage (published: PublicVersion): Entry {
   const { publicId, version, body } = published
   const message = `${publicId} ${version}`
   return {
@@ -179,7 +179,7 @@ function noticeOf (published: PublicVersion): Entry {
 }
 
 /** Stores and publishes versions. Returns the newest versions that Redis knows. */
-async function store (
+async function storeAndPublish (
   connection: RedisCommands,
   channel: string,
   entries: readonly Entry[]
