@@ -251,6 +251,7 @@ t.test('what is not ready does not go online if the page was published meanwhile
   await owner.call('DELETE', draftUrl(page))
   await unpublish()
   await comeBack()
+  await button('Save').waitFor()
   await title.fill('Meant for visitors')
   await publish()
   await button('Save').click()
