@@ -20,7 +20,7 @@ export function formatTable (rows: readonly (readonly string[])[]): string {
 export const replaceControlCharacters = (text: string): string =>
   text.replace(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu, '\ufffd')
 
-/** Invisible characters, except line feeds, tabs and joiners, which emoji, Persian and Indic words need. */
+/** Invisible characters, except line feeds, tabs, and the joiners of emoji, Persian and Indic words. */
 const INVISIBLE = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
 /** Makes control and other invisible characters visible, as `^M` or `<U+202E>`. Keeps line feeds and tabs. */

@@ -141,7 +141,7 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
   }
   unfinished.set(raw, { id: request.id, end })
   onResponseEnd(raw, (isComplete) => {
-    // Deleted here, because a WeakMap would keep the request until V8 collects its old generation.
+    // Deleted at once: in a WeakMap, the request would stay until V8 collects its old generation.
     unfinished.delete(raw)
     if (isComplete) end('answered', raw.statusCode)
     else end('client disconnected', raw.headersSent ? raw.statusCode : undefined)
@@ -149,7 +149,7 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
 }
 
 function logRefusal (request: FastifyRequest, error: FastifyError): void {
-  if (!logsDebug(request.server.log)) return // the access log has the status
+  if (!logsDebug(request.server.log)) return // the line of the request has the status
   // Messages of libraries may quote the client's input.
   const isOurs = error instanceof ResponseError || error.code?.startsWith('LANDFALL_') === true
   loggerOf(request).debug({
@@ -163,7 +163,7 @@ const logFailure: FastifyInstance['logFailure'] = (request, error, status) => {
   if (status === 500) loggerOf(request).error({ err: error }, 'request failed')
   else if (status < 500 || error instanceof RetryLaterError) logRefusal(request, error)
   else if (isDatabaseUnavailable(error)) {
-    // An outage has its own two lines in the log.
+    // At level debug during an outage, which has two lines of its own (reachability.ts).
     request.server.isDatabaseReachable().then((isReachable) => {
       logUnserved(request, error, status, isReachable ? 'warn' : 'debug')
     })

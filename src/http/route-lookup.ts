@@ -20,11 +20,11 @@ interface KnownRoute {
   readonly config: FastifyContextConfig
 }
 
-/** Collects all routes that are registered after this plugin. */
+/** Finds routes of any method, as Fastify's router can't. Knows those registered after this plugin. */
 export default fp(async (app) => {
   const routes: Array<KnownRoute & { readonly pattern: RegExp }> = []
   app.addHook('onRoute', ({ url, method, config = {} }) => {
-    if (url === '*') return // preflights
+    if (url === '*') return // the route of preflights, which matches every URL
     const pattern = new RegExp(`^${url.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+').replace('*', '.*')}$`)
     routes.push({ pattern, methods: [method].flat(), config })
   })

@@ -840,7 +840,7 @@ export interface paths {
         put?: never;
         /**
          * Unpublish a Landing Page
-         * @description Readers get the 404 of an unknown page until it is published again. Writes of the document go on as before. An unpublished page stays as it is. `unpublish_at` of its schedule is removed.
+         * @description Readers get the 404 of an unknown page until it is published again. Its document can still be written. An unpublished page stays as it is. `unpublish_at` of its schedule is removed.
          */
         post: operations["unpublishLandingPage"];
         delete?: never;

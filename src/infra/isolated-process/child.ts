@@ -81,7 +81,6 @@ export class Child {
 
   constructor ({ script, memoryMib, heapMib, priority }: ChildOptions) {
     const path = fileURLToPath(script)
-    // The settings of the service are not passed on.
     const child = spawn('/bin/sh', [
       '-c',
       SHELL,
@@ -95,6 +94,7 @@ export class Child {
     ], {
       stdio: ['pipe', 'pipe', 'pipe', 'ipc'],
       serialization: 'advanced', // four times as fast as JSON for a megabyte
+      // without the settings of the service, such as its secrets
       env: { PATH: process.env.PATH, MALLOC_ARENA_MAX: '2', UV_THREADPOOL_SIZE: '1' }
     }) as ChildProcessWithoutNullStreams
     this.#process = child

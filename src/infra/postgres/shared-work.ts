@@ -66,13 +66,13 @@ export function runQueue (app: FastifyInstance, options: QueueOptions): () => vo
   }
 
   runPeriodically(app, options, async () => start())
-  // Work that takes too long is interrupted. Its rows stay in the queue.
+  // A shutdown interrupts work that takes too long. Its rows stay in the queue.
   app.addHook('preClose', async () => {
     isStopping = true
     setTimeout(() => interrupt.abort(), SHUTDOWN_LIMIT_MS).unref()
   })
   app.addHook('onClose', async () => {
-    while (runs.size > 0) await Promise.all(runs)
+    await Promise.all(runs) // the database closes after this hook
   })
   return start
 }

@@ -43,6 +43,7 @@ export function statement<Row> (text: string): Statement<Row> {
     if (!parameters.includes(name)) parameters.push(name)
     return `$${parameters.indexOf(name) + 1}`
   })
+  // So that releases behind one pooler never run each other's statements.
   const hash = createHash('sha256').update(positional).digest('base64url').slice(0, 22)
   return { text: positional, parameters, name: `landfall_${hash}` }
 }

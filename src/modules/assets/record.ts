@@ -44,15 +44,16 @@ export const withReferences = (
   used_by: pages.map(({ id, publicId }) => ({ id, public_id: publicId }))
 })
 
-/** The pages that use a new asset. */
+/** No page uses a new asset. */
 export const NO_REFERENCES: AssetReferences = { pages: [], count: 0 }
 
 /**
- * Returns the strong entity tag of a record. It changes when the record does, for example with BASE_URL, or
- * when a page uses the asset.
+ * Returns the strong entity tag of a record. It changes when the record does, for example when a page uses
+ * the asset, or BASE_URL changes.
  */
 export const recordTag = (record: RecordWithReferences): string => `"${contentHash(JSON.stringify(record))}"`
 
+/** The date is for If-Unmodified-Since only: pages and settings change the record without a date. */
 export const recordValidators = (record: RecordWithReferences): Validators => ({
   etag: recordTag(record),
   modifiedAt: new Date(record.created_at),

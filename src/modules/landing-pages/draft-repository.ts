@@ -13,22 +13,25 @@ export type Draft = Readonly<Omit<LandingPageDraft, 'usedAssets' | 'authorType'>
 }
 
 /** The page, unless the draft is scheduled. */
-const UNSCHEDULED_PAGE = `locked AS ( -- waits for a schedule that is being set
+const UNSCHEDULED_PAGE = `locked AS ( -- waits until a schedule that is being set is committed
     SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
     FOR SHARE
   ), page AS MATERIALIZED (
     SELECT id FROM locked WHERE scheduled_publication(id) IS NULL
   )`
 
-/** Prisma can't lock the assets that a document names. Statements lock a page before its draft. */
+/**
+ * Begins or replaces a draft. In SQL, because Prisma can't lock the assets that a document names. All
+ * statements lock a page before its draft, so that they can't deadlock.
+ */
 const WRITE = statement<{ updatedAt: Date }>(`
   WITH ${UNSCHEDULED_PAGE}, used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
     INSERT INTO landing_page_drafts (page_id, document, content_hash, base_version, base_hash, used_assets,
       author_type, author_name, created_at, updated_at)
     SELECT page.id, :document, :contentHash, :baseVersion::bigint, :baseHash, used.ids, :authorType,
       :authorName, :now::timestamptz, :now::timestamptz
-    FROM page, used WHERE :replacedHash::text IS NULL
-    ON CONFLICT DO NOTHING
+    FROM page, used WHERE :replacedHash::text IS NULL -- no draft was read
+    ON CONFLICT DO NOTHING -- one was begun meanwhile
     RETURNING updated_at
   ), replaced AS (
     UPDATE landing_page_drafts draft
@@ -39,7 +42,7 @@ const WRITE = statement<{ updatedAt: Date }>(`
   )
   SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced`)
 
-/** In SQL, because Prisma can't lock the page. */
+/** Removes the draft that was read. In SQL, because Prisma can't lock the page. */
 const DISCARD = statement<{ pageId: string }>(`
   WITH ${UNSCHEDULED_PAGE}
   DELETE FROM landing_page_drafts USING page

@@ -225,7 +225,7 @@ export class LeasedLimit implements LocalLimit {
     }
   }
 
-  /** Returns unspent reads, or reports what this process has counted for the client. */
+  /** Answers a recall by another process: gives unspent reads back to Redis, or reports the count. */
   recall (key: string, id: number): void {
     const lease = this.#leases.get(key)
     if (lease?.asking === true) {
@@ -242,7 +242,7 @@ export class LeasedLimit implements LocalLimit {
     if (lease?.id !== id || lease.reportedFor !== this.#store?.members.id) this.#report(key)
   }
 
-  /** Reports what this process has counted for the client, or knows of a window that Redis has lost. */
+  /** Reports the client's reads of this process, and what it knows of a window that Redis has lost. */
   async #report (key: string): Promise<void> {
     if (this.#isClosing && !await this.#noteReported(key)) return
     const now = clock.now()

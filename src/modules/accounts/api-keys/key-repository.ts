@@ -27,10 +27,10 @@ export const looksLikeApiKey = (token: string): boolean => token.startsWith(PREF
 /** Whether a text has the form of an API key, and the right checksum. */
 export const isApiKey = (text: string): boolean => isCheckedToken(PREFIX, text)
 
-/** The most keys of a user that have not expired. The trigger of the table has the same number. */
+/** How many unexpired keys a user may have. The trigger of the table has the same number. */
 export const MAX_KEYS = 100
 
-/** The key of a request. */
+/** The API key with which a request was made. */
 export interface UsedKey {
   readonly id: string
   readonly userId: number
@@ -38,6 +38,16 @@ export interface UsedKey {
   readonly scopes: readonly Scope[]
   readonly hasConfirmedEmail: boolean
 }
+
+/** Not the hash. */
+const SHOWN = {
+  id: true,
+  name: true,
+  scopes: true,
+  createdAt: true,
+  expiresAt: true,
+  lastUsedAt: true
+} as const
 
 /** A key as its owner sees it. */
 export type ApiKeyRow = Pick<ApiKey, keyof typeof SHOWN>
@@ -69,15 +79,6 @@ const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
   SELECT created.id, name, scopes, created_at AS "createdAt", expires_at AS "expiresAt",
     last_used_at AS "lastUsedAt"
   FROM account LEFT JOIN created ON true`)
-
-const SHOWN = {
-  id: true,
-  name: true,
-  scopes: true,
-  createdAt: true,
-  expiresAt: true,
-  lastUsedAt: true
-} as const
 
 /** Finds a key, and notes its use once a minute. @returns undefined when it is gone or expired */
 export async function useKey (database: Database, key: string): Promise<UsedKey | undefined> {

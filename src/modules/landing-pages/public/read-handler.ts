@@ -103,7 +103,7 @@ export class ReadHandler {
 
   async #loadAndSend (read: Read, publicId: string): Promise<void> {
     const { reads } = read.tier
-    const startedAt = performance.now() // the process clock has whole milliseconds
+    const startedAt = performance.now() // `clock` has whole milliseconds, which are too coarse
     let document
     try {
       document = await this.#documents.load(publicId)

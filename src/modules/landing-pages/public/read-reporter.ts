@@ -202,9 +202,9 @@ export class ReadReporter {
     return this.tally.size + (this.#pending?.publicIds.length ?? 0)
   }
 
-  /** Stores the report that an earlier attempt has left, then all counts. */
+  /** Stores again the report that failed, if any, then reports all counts. */
   async #storeAll (): Promise<void> {
-    // Pages that are read meanwhile come with the next report, so that this ends.
+    // Only as many counts as there are now: new reads could keep the loop running.
     for (let left = this.#waitingCounts; left > 0;) {
       if (this.#pending === undefined) {
         const taken = this.tally.take()

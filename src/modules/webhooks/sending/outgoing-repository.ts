@@ -30,14 +30,14 @@ export interface OutgoingMessage extends
   readonly generation: number | null
   /** Whether the previous secret signs, too. */
   readonly isRotating: boolean | null
-  /** When the first attempt since the last success failed; null if none has. */
+  /** Since when all attempts have failed; null if the last one succeeded. */
   readonly failingSince: Date | null
 }
 
 const IS_UNFINISHED = "state IN ('waiting', 'sending')"
 
-// Prisma has no SKIP LOCKED and no recursion. The recursion reads one entry of the index for each webhook, so
-// that a webhook with many messages neither delays the others nor makes the statement longer.
+// Prisma has no SKIP LOCKED and no recursion. The recursion jumps from target to target in the index, so that
+// a webhook with many messages neither delays the others nor makes the statement longer.
 const CLAIM = statement<OutgoingMessage>(`
   WITH RECURSIVE targets AS (
     (SELECT target FROM outbox WHERE ${IS_UNFINISHED} ORDER BY target LIMIT 1)
@@ -45,7 +45,7 @@ const CLAIM = statement<OutgoingMessage>(`
     SELECT (SELECT next.target FROM outbox next WHERE ${IS_UNFINISHED} AND next.target > targets.target
       ORDER BY next.target LIMIT 1)
     FROM targets WHERE targets.target IS NOT NULL
-  ), candidates AS ( -- the first message of each webhook that may get one
+  ), candidates AS ( -- the next message of each webhook that is not busy
     SELECT message.key, message.due_at FROM targets CROSS JOIN LATERAL (
       SELECT key, due_at, user_id FROM outbox
       WHERE target = targets.target AND ${IS_NEXT}
