@@ -59,8 +59,9 @@ export class KnownMembers {
     const hasContinued = known !== undefined && seenAt < known.seenAt + VALID_MS
     this.#members.set(id, {
       ...heartbeat,
-      // Its last heartbeat doesn't say whether it had a share.
-      ...heartbeat.departed !== undefined && { mayHaveShare: known?.mayHaveShare ?? true },
+      // The last heartbeat of a process doesn't say whether it had a share. A replaced one never had any.
+      ...heartbeat.departed !== undefined && !heartbeat.isReplaced &&
+        { mayHaveShare: known?.mayHaveShare ?? true },
       since: heartbeat.isSteady ? -Infinity : hasContinued ? known.since : seenAt,
       seenAt
     })

@@ -113,16 +113,17 @@ export class Succession {
   }
 
   async #adoptOne (): Promise<void> {
-    if (!this.#mayAdopt) return
-    this.#copy ??= await this.#load()
-    if (this.#copy !== undefined && this.#mayAdopt) await this.#adopt(this.#copy)
+    if (this.#mayAdopt) this.#copy ??= await this.#load()
+    if (this.#copy === undefined) return
+    if (this.#mayAdopt) await this.#adopt(this.#copy)
+    // Without a response, the adoption may have happened, and only this copy has the counts.
+    else if (this.#copy.triedAt === undefined) this.#copy = undefined
   }
 
   get #mayAdopt (): boolean {
     const limits = [...this.#limits.values()]
     // What it has counted in its first share is handed over. What it counted without Redis would be lost.
-    const mayLeaveCounts = this.#members.mayHaveFirstShare || this.#copy?.triedAt !== undefined ||
-      limits.every(({ counts }) => counts.size === 0)
+    const mayLeaveCounts = this.#members.mayHaveFirstShare || limits.every(({ counts }) => counts.size === 0)
     return !this.#isClosing && this.#members.isNew && this.#redis.subscribed && limits.length > 0 &&
       mayLeaveCounts
   }
@@ -135,11 +136,10 @@ export class Succession {
       const counts = await Promise.all([...this.#limits].map(async ([nameSpace, { timeWindow }]) =>
         await this.#handovers.load(handover, nameSpace, timeWindow)
       ))
-      if (
-        counts.every((table) =>
-          table !== undefined
-        )
-      ) return { departed, counts }
+      const isComplete = counts.every((table) =>
+        table !== undefined
+      )
+      if (isComplete) return { departed, counts }
     }
     return undefined
   }

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { pass, settableClock, spend, startReplicas, startSharing,
   take } from '../../helpers/limit-replicas.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
@@ -188,7 +188,8 @@ t.test('a process that leaves again soon after it was continued still counts as 
   t.equal(await spendInTurn([two], 'a'), LIMIT - 5)
 })
 
-t.test('a process that gets no response to an adoption asks again, and then counts for the other one', async (t) => {
+/** Starts a process that adopts the counts of one, with 5 reads of `a`, but loses the response of Redis. */
+async function startWithLostResponse (t: Test) {
   const server = await startRedisServer(t)
   const [one, two] = (await startSharing(t, [server.url, server.url])).map(run) as [Running, Running]
   t.equal(await spend(one.limit, 'a', 5), 5)
@@ -206,9 +207,25 @@ t.test('a process that gets no response to an adoption asks again, and then coun
   await members.start()
   t.equal(redis.reachable, false)
   t.ok(members.isNew, 'it does not know whether it has adopted the counts')
-  await proxy.restore()
-  proxy.disconnect()
-  await until(() => redis.reachable && redis.subscribed)
+  const reconnect = async () => {
+    await proxy.restore()
+    proxy.disconnect()
+    await until(() => redis.reachable && redis.subscribed)
+  }
+  return { two, next, members, reconnect }
+}
+
+t.test('reads that a process allowed while it knew of no response to an adoption still count', async (t) => {
+  const { two, next, members, reconnect } = await startWithLostResponse(t)
+  t.equal(await spend(next.limit, 'd', 5), 5)
+  await reconnect()
+  await members.beat()
+  t.ok(await spendInTurn([two, next], 'd') <= LIMIT - 5)
+})
+
+t.test('a process that gets no response to an adoption asks again, and then counts for the other one', async (t) => {
+  const { two, next, members, reconnect } = await startWithLostResponse(t)
+  await reconnect()
   await until(() => !members.isNew)
   t.equal(await spend(two.limit, 'b', 25), 25, 'the other one learns what it has allowed')
   t.equal(await spendInTurn([two, next], 'a'), LIMIT - 5)
