@@ -60,7 +60,8 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       blocks: [
         `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${ended} of the ` +
         'account and all links to reset its password, and deleted its API keys and preview links.',
-        'Webhooks, drafts and schedules stay. If somebody else has used your account, look at all of them.',
+        'Webhooks, drafts, schedules and the address of your website for previews stay. If somebody else ' +
+        'has used your account, look at all of them.',
         WAS_NOT_YOU
       ]
     }
