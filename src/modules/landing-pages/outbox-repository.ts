@@ -28,8 +28,6 @@ export const CDN_TARGETS = [CDN_TARGET, CDN_AGAIN_TARGET]
 
 /** Replicas have an older version for at most this long if its publication was lost, in seconds. */
 const UNCONFIRMED_SECONDS = 61
-/** Without other replicas: until the process that writes has the new version in its cache, in seconds. */
-const ALONE_SECONDS = 0.2
 /** From the first change to its message, so that quick changes share one; in seconds. */
 const COLLECT_SECONDS = 3
 
@@ -96,10 +94,10 @@ export interface QueueOptions {
 export const queueSql = (changes: string, {
   id = ':messageId::uuid',
   isWanted = '(events IS NULL OR change.type = ANY (events))',
-  dueAt = `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds
-      ELSE LEAST(${COLLECT_SECONDS}, :settledSeconds::float8) END)`,
-  settledAt = 'clock_timestamp() + make_interval(secs => :settledSeconds::float8)',
-  unconfirmed = ':unconfirmed::integer',
+  dueAt =
+    `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END)`,
+  settledAt = `now() + interval '${UNCONFIRMED_SECONDS} s'`,
+  unconfirmed = '1',
   endsRetryWait = false
 }: QueueOptions = {}): string => {
   // A webhook that collects changes gets one message for all pages.
@@ -125,14 +123,6 @@ export const queueSql = (changes: string, {
     RETURNING key
   )`
 }
-
-/** The values of the parameters of `queueSql`, apart from the ids. */
-export const queueValues = ({ purges = false, isAlone = false }: StatementRunner) => ({
-  purges,
-  // Without other replicas, nobody has to be told, and no second statement says so.
-  settledSeconds: isAlone ? ALONE_SECONDS : UNCONFIRMED_SECONDS,
-  unconfirmed: isAlone ? 0 : 1
-})
 
 /** The keys of the queued messages; null without any. */
 export const QUEUED_KEYS = '(SELECT array_agg(key::text) FROM queued) AS queued'
@@ -260,7 +250,7 @@ const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
     SELECT ${CURRENT_STATE} AS type, locked.*, row_number() OVER () AS number,
       count(*) OVER () AS locked_pages, -- a count of all rows: locks all pages before the first message
       LEAST(earlier.settled_at,
-        LEAST(now(), updated_at) + make_interval(secs => :settledSeconds::float8)) AS "settledAt"
+        LEAST(now(), updated_at) + make_interval(secs => :unconfirmedSeconds::float8)) AS "settledAt"
     FROM locked LEFT JOIN earlier ON earlier.page_id = locked.id AND earlier.version = locked.version
   ), ${QUEUED_CHANGES}
   SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)
@@ -290,7 +280,7 @@ export async function queuePages (
       after,
       messageIds,
       recentId,
-      ...queueValues(database),
+      unconfirmedSeconds: database.isAlone === true ? 0 : UNCONFIRMED_SECONDS,
       purges: false
     }
     const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)

@@ -3,7 +3,7 @@ import { statement, type StatementRunner } from '../../infra/postgres/statement.
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { NO_CONDITIONS, type WriteConditions } from './etag.ts'
 import { MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
-import { queueSql, QUEUED_KEYS, queueValues, type Queued } from './outbox-repository.ts'
+import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 
 // What removes pages for good.
 
@@ -62,7 +62,7 @@ const remove = async (
     // Other pages are from the trash, or their account goes, too.
     tellsWebhooks: writer !== undefined || publicId !== undefined,
     messageIds: Array.from({ length: ids.length + 1 }, uuidv7),
-    ...queueValues(database)
+    purges: database.purges ?? false
   })
 
 /**

@@ -8,7 +8,7 @@ import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import { labelOf } from './label.ts'
 import { findPageByKey, MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
-import { queueSql, QUEUED_KEYS, queueValues, stateSql, type Queued } from './outbox-repository.ts'
+import { queueSql, QUEUED_KEYS, stateSql, type Queued } from './outbox-repository.ts'
 import { findKeysOf, REFERENCED_ASSETS, summarySql } from './references/reference-repository.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
 
@@ -225,7 +225,7 @@ const writtenValues = async (
 
 /** Who makes a change, and what its messages need. */
 const changeValues = (database: StatementRunner, { type, name }: Caller['author']) => ({
-  ...queueValues(database),
+  purges: database.purges ?? false,
   authorType: type,
   authorName: name,
   messageId: uuidv7()

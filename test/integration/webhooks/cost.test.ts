@@ -9,7 +9,7 @@ import { isBackground, recordUses } from '../../helpers/statements.ts'
 const settings: Record<string, string> = { ...await testSettings(t), WEBHOOKS: 'false' }
 const url = settings.DATABASE_URL as string
 
-t.test('without webhooks a write reads one entry of an index more; with ten, no statement more', async (t) => {
+t.test('without webhooks a write reads one entry of an index more; with ten, a statement follows', async (t) => {
   const app = await buildTestApp(t, settings)
   const account = await signUp(app)
   const page = await createPage(app, account)
@@ -49,7 +49,7 @@ t.test('without webhooks a write reads one entry of an index more; with ten, no 
     SELECT gen_random_uuid(), ${account.user.id}, slot, 'https://example.com', ARRAY['page.published']
     FROM generate_series(1, 10) slot`
   )
-  t.same(await write(2), statements, 'without Redis the messages are settled as they are written')
+  t.same((await write(2)).slice(0, -1), statements, 'the last one lets the messages leave')
   const withTen = await cost('{"a":3}')
   t.ok(withTen.buffers - after.buffers <= 10 * 20, `${withTen.buffers - after.buffers} pages more`)
 })

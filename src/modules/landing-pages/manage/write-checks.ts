@@ -270,7 +270,7 @@ function confirm (
   const { server } = request
   const announcedAt = isAnnounced ? clock.now() : undefined
   request.publication = { publicId, version, announcedAt, purges: { keys: queued ?? [] } }
-  if (queued === null || !isAnnounced || server.database.isAlone) return
+  if (queued === null || !isAnnounced) return
   // If this fails, the messages leave a minute later.
   settleMessages(server.database, queued, settlingSeconds(server)).catch(() => {})
 }
