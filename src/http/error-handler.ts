@@ -80,6 +80,7 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   if (request.raw.readableEnded && keepsConnection(reply.raw) && reply.hasHeader('connection')) {
     reply.removeHeader('connection')
   }
+  // Errors of the framework and of public reads run no onRequest hook.
   reply.header('x-request-id', request.id)
   if (!reply.hasHeader('access-control-allow-origin')) {
     if (isForAnyOrigin(request)) reply.headers(ANY_ORIGIN_ERROR_HEADERS)

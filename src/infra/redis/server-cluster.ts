@@ -120,7 +120,7 @@ export class ServerCluster extends Backend {
       await withTimeLimit(
         new Promise<void>((resolve, reject) => {
           this.commands.refreshSlotsCache((error) => {
-            if (error == null) resolve()
+            if (error == null) resolve() // null or undefined
             else reject(error)
           })
         }),

@@ -16,7 +16,7 @@ import { keepSql, REPLACED } from './revision-repository.ts'
 
 /** A page after a write, with the messages that were queued about it. */
 export type WrittenPage = LandingPage & Queued
-/** For writes whose documents are known. */
+/** What a statement returns when its caller has the document already. */
 type WrittenRow = Omit<WrittenPage, 'currentData'>
 
 const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "contentHash", pages.version,

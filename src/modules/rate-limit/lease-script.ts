@@ -31,7 +31,7 @@ export interface KnownWindow {
   readonly id: number
   /** Reads granted to all processes or reported by them, when the process last asked. */
   readonly total: number
-  /** The part of it that was granted to this process or reported by it. */
+  /** The part of `total` that was granted to this process or reported by it. */
   readonly own: number
 }
 
@@ -71,7 +71,7 @@ export interface LeaseResponse {
   readonly granted: number
   /** Reads granted to all processes in the window and not returned, and those that they have reported. */
   readonly total: number
-  /** The part of it that was granted to this process or reported by it. */
+  /** The part of `total` that was granted to this process or reported by it. */
   readonly own: number
   /** Time until the window ends, in milliseconds. */
   readonly leftMs: number

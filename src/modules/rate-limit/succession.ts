@@ -78,7 +78,8 @@ export class Succession {
 
   /** Tries to continue as one of the processes that have left. Never rejects. */
   async tryToContinue (): Promise<void> {
-    this.#adoption ??= this.#adoptOne().catch(() => {}).finally(() => { // Redis is away
+    // It fails if Redis is away.
+    this.#adoption ??= this.#adoptOne().catch(() => {}).finally(() => {
       this.#adoption = undefined
     })
     await this.#adoption

@@ -80,7 +80,7 @@ const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
     last_used_at AS "lastUsedAt"
   FROM account LEFT JOIN created ON true`)
 
-/** Finds a key, and notes its use once a minute. @returns undefined when it is gone or expired */
+/** Finds a key, and notes its use, at most once a minute. @returns undefined when it is gone or expired */
 export async function useKey (database: Database, key: string): Promise<UsedKey | undefined> {
   const [found] = await database.run(FIND, { keyHash: hashToken(key) })
   if (found?.isUseRecorded === false) {
