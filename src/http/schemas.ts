@@ -202,7 +202,7 @@ export const serializerCompiler: FastifySerializerCompiler<TSchema> = ({ schema 
 export const nothing = (meaning: string, ...headers: ResponseHeader[]) =>
   response(Type.Null(), meaning, ...headers)
 
-/** The conditional headers of a GET whose response has an ETag, and its responses. */
+/** For a GET with an ETag: the headers of its conditions, 200 and 304. With If-Match comes the 412. */
 export const conditionalRead = <T extends TSchema>(schema: T, what: string) => ({
   headers: ReadConditions,
   response: {

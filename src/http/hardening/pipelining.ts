@@ -77,8 +77,8 @@ export const refusePipelining: onRequestHookHandler = ({ raw: request }, { raw: 
 }
 
 /**
- * Whether a public read may begin before the responses to earlier requests are sent. After another kind of
- * request, it may begin only if the headers of that response are sent; otherwise it is dropped.
+ * Whether a public read may begin before the responses to earlier requests are sent. If the last request was
+ * of another kind, the headers of its response must have been sent; otherwise the read is dropped.
  */
 export function mayBePipelined ({ raw: request }: FastifyRequest): boolean {
   const { socket } = request

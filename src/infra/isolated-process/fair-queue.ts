@@ -44,7 +44,7 @@ export class FairQueue<Key extends string | number> {
   }
 
   /**
-   * @param expectedMs the time that the task uses, roughly. What counts later is the time that it used.
+   * @param expectedMs roughly what the task will use. Once it has run, the measured time counts instead.
    * @throws the error of the task, or of `createRefusal()` if it lost its place
    */
   async run<T> (key: Key, expectedMs: number, task: () => Promise<T>): Promise<T> {

@@ -174,7 +174,7 @@ export class ServerCluster extends Backend {
     this.emit('lost', this.#lastError ?? new Error(reason))
   }
 
-  /** Returns a key of each master that has slots, by its address, so that each can be probed. */
+  /** Returns a key of each master, by its address, to probe it. One with few slots may have none. */
   #keysOfMasters (): Map<string, string> {
     this.#probeNames ??= Array.from({ length: PROBE_NAME_COUNT }, (_, n) => {
       const key = `landfall:probe:${n}`
@@ -184,7 +184,7 @@ export class ServerCluster extends Backend {
     for (const { key, slot } of this.#probeNames) {
       const address = this.commands.slots[slot]?.[0]
       if (address !== undefined && !keys.has(address)) keys.set(address, key)
-      if (keys.size === this.#subscribers.size) break // there is one for each master
+      if (keys.size === this.#subscribers.size) break // every master has its key
     }
     return keys
   }

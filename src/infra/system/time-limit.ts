@@ -1,4 +1,4 @@
-/** Like AbortSignal.timeout(), for AbortSignal.any(), where Node 20 collects signals without a listener. */
+/** AbortSignal.timeout() with a listener: Node 20 collects one without, even if AbortSignal.any() uses it. */
 export function timeLimit (ms: number): AbortSignal {
   const signal = AbortSignal.timeout(ms)
   signal.addEventListener('abort', () => {})
@@ -12,7 +12,7 @@ const SLICES = 4
  * Waits for a promise with a time limit. The limit consists of several timers, so that a process that was
  * blocked reads what has arrived before the limit ends (docs/adr/0008-redis-client-and-breaker.md).
  *
- * @throws {Error} after `ms` milliseconds, or the error of the promise
+ * @throws {Error} if the promise takes longer than `ms` milliseconds; otherwise its own error
  */
 export async function withTimeLimit<T> (promise: Promise<T>, ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined

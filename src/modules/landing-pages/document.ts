@@ -122,7 +122,7 @@ function outlineOf (json: string, members: Members, wrapped?: Members): unknown 
 
 const firstCharacterOf = (json: string): string | undefined => /[^ \t\n\r]/.exec(json)?.[0]
 
-/** An empty value of the type of a value. */
+/** A small value of the same JSON type, with which schemas check the type without parsing the document. */
 function emptyLike (json: string): unknown {
   switch (firstCharacterOf(json)) {
     case '{':

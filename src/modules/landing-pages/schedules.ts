@@ -119,7 +119,7 @@ class ScheduleRunner {
     const { database, log } = this.#app
     const schedule = await findSchedule(database, id)
     const stands = (publishes ? schedule.publishAt : schedule.unpublishAt)?.getTime() === at.getTime()
-    // A publication that has failed comes first.
+    // A page isn't unpublished before a publication that is due and has failed.
     if (!stands || (!publishes && schedule.publishAt !== null)) return true
     const draft = publishes ? await findDraft(database, id) : null
     const read = await findPage(database, userId, id)
@@ -147,7 +147,7 @@ class ScheduleRunner {
 export default fp(async (app) => {
   let timer: NodeJS.Timeout | undefined
   let checksAt = Infinity
-  /** Checks after this time, unless a check comes earlier. */
+  /** Sets the timer of the next check to `ms` from now, unless one is due sooner. */
   const checkIn = (ms: number) => {
     if (checksAt <= clock.now() + ms) return
     checksAt = clock.now() + ms

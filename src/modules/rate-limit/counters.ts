@@ -176,6 +176,7 @@ export class Counters {
     return window !== undefined && now < window.resetAt ? window : undefined
   }
 
+  /** Returns the window; begins one if none is known. */
   #open (key: string, windowMs: number, now: number): Window {
     const known = this.#find(key, windowMs, now)
     if (known !== undefined) return known

@@ -39,7 +39,7 @@ export interface UsedKey {
   readonly hasConfirmedEmail: boolean
 }
 
-/** Not the hash. */
+/** What the owner sees of a key: not its hash. */
 const SHOWN = {
   id: true,
   name: true,

@@ -147,5 +147,5 @@ async function jpegDimensions (
     }
     at = end
   }
-  return undefined
+  return undefined // not in the first MAX_SEARCHED_BYTES
 }

@@ -148,8 +148,8 @@ const readToEnd = async (raw: IncomingMessage): Promise<void> =>
   })
 
 /**
- * Counts the parts of a form, because @fastify/multipart doesn't return parts with a name of Object.prototype
- * or fields with malformed JSON.
+ * Counts the files of a form, and notes whether the file's field is text. @fastify/multipart leaves out
+ * fields with malformed JSON, and parts that are named like a property of Object.prototype.
  */
 function inspectHeads () {
   let files = 0

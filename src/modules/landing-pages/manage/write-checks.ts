@@ -47,7 +47,7 @@ export async function findOwnPageAndDraft (
 }
 
 /**
- * Returns the document of a request exactly as it was sent; undefined if there is none.
+ * Returns the document of a request exactly as it was sent; undefined if there is none, as PATCH allows.
  *
  * @throws {InvalidError} 422
  * @throws {TooLargeError} 413

@@ -97,7 +97,7 @@ export const previewRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (shown === null) throw new NotFoundError()
     reply.header('cache-control', 'private, no-store')
     reply.header('landfall-preview', draft === null ? 'document' : 'draft')
-    // A document that is shown again, because the draft was discarded, has an older date.
+    // A document that is shown again, as the draft was discarded, has an older date: no 304 because of it.
     const validators = { ...draftValidators(shown), changesWithoutDate: true }
     return sendUnlessKnown(
       request,

@@ -118,7 +118,7 @@ export function documentMetrics (
       { label: 'encoding' }
     ],
     landfall_document_batches_total: [
-      'Batches in which public reads got documents: statements, and Redis commands',
+      'Batches of public reads that loaded documents, each in one statement or Redis command',
       () => ({ database: stored.batches, ...shared !== undefined && { redis: shared.usage.batches } }),
       { label: 'store' }
     ]
