@@ -73,18 +73,20 @@ export const hasConditions = (headers: IncomingHttpHeaders): boolean =>
 /**
  * Returns the precondition that is false, in the order of RFC 9110, 13.2.2. In a read, If-None-Match is no
  * precondition, because it leads to a 304.
+ *
+ * @param validators undefined for a resource that has none: only `*` matches it
  */
 export function failedPrecondition (
   { method, headers }: ConditionalRequest,
-  { etag, otherTags = [], modifiedAt }: Validators
+  validators: Validators | undefined
 ): Precondition | undefined {
   const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers
-  const tags = [etag, ...otherTags]
+  const tags = validators === undefined ? [] : [validators.etag, ...validators.otherTags ?? []]
   if (ifMatch !== undefined) {
     if (!listsAny(ifMatch, tags, 'strong')) return 'If-Match'
-  } else {
+  } else if (validators !== undefined) {
     const unmodifiedSince = parseHttpDate(headers['if-unmodified-since'])
-    if (unmodifiedSince !== undefined && wholeSeconds(modifiedAt) > unmodifiedSince) {
+    if (unmodifiedSince !== undefined && wholeSeconds(validators.modifiedAt) > unmodifiedSince) {
       return 'If-Unmodified-Since'
     }
   }
@@ -119,9 +121,7 @@ export function checkWithoutTags (
     }
     route.schema = { ...route.schema, headers: TagConditions, response }
     route.preHandler = async (request: FastifyRequest) => {
-      const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = request.headers
-      const failed = ifMatch !== undefined && !listsAny(ifMatch, [], 'strong') ? 'If-Match'
-        : ifNoneMatch !== undefined && listsAny(ifNoneMatch, [], 'weak') ? 'If-None-Match' : undefined
+      const failed = failedPrecondition(request, undefined)
       if (failed !== undefined && await exists(request)) throw new PreconditionFailedError(failed, undefined)
     }
   })
