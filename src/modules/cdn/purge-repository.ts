@@ -58,8 +58,10 @@ const END_CLAIM = statement<{ outcome: 'delivered' | 'retried' | 'failed' }>(`
     FROM claimed WHERE target = '${CDN_TARGET}' AND outcome = 'delivered' ORDER BY page_id
     ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET due_at = excluded.due_at
   ), shown_before AS (
-    DELETE FROM outbox USING claimed WHERE outbox.target = '${CDN_TARGET}' AND claimed.target = outbox.target
-      AND outbox.page_id = claimed.page_id AND outbox.state IN ('delivered', 'failed') AND outcome <> 'retried'
+    DELETE FROM outbox USING claimed
+    WHERE outbox.target = '${CDN_TARGET}' AND claimed.target = outbox.target
+      AND outbox.page_id = claimed.page_id AND outbox.state IN ('delivered', 'failed')
+      AND outcome <> 'retried'
   ), shown AS (
     UPDATE outbox SET state = outcome, due_at = NULL, last_attempt_at = now()
     FROM claimed WHERE outbox.key = claimed.key AND is_shown AND outcome <> 'retried'

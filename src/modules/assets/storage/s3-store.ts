@@ -53,15 +53,11 @@ export class S3Store implements FileStore {
       await Body?.transformToString()
       await bucket.send(new DeleteObjectCommand(probe))
     } catch (error) {
-      const { code, message } = reasonOf(error)
-      const reason = hintOf(error, bucket.name) ?? `${code === 'Error' ? '' : `${code}: `}${message}`
-      const line = reason.replaceAll(/\s+/g, ' ')
-      throw new Error(
-        `${this.place} must be a bucket that the service can write to, but it is not (${line})`,
-        {
-          cause: error
-        }
-      )
+      const { code, message: cause } = reasonOf(error)
+      const reason = hintOf(error, bucket.name) ?? `${code === 'Error' ? '' : `${code}: `}${cause}`
+      const message = `${this.place} must be a bucket that the service can write to, but it is not ` +
+        `(${reason.replaceAll(/\s+/g, ' ')})`
+      throw new Error(message, { cause: error })
     }
   }
 

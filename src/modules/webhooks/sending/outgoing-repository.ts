@@ -51,10 +51,11 @@ const CLAIM = statement<OutgoingMessage>(`
       WHERE target = targets.target AND ${IS_NEXT}
         -- a CDN has to be purged before a receiver reads the page through it
         AND (NOT ${IS_SETTLED} OR NOT EXISTS (
-        SELECT FROM outbox purge
-        WHERE purge.target = '${CDN_TARGET}' AND purge.page_id = outbox.page_id AND purge.version <= outbox.version
-          AND (purge.state = 'sending' OR purge.state = 'waiting' AND purge.due_at <= now())
-          AND purge.changed_at > now() - interval '${PURGE_SECONDS} s'))
+          SELECT FROM outbox purge
+          WHERE purge.target = '${CDN_TARGET}' AND purge.page_id = outbox.page_id
+            AND purge.version <= outbox.version
+            AND (purge.state = 'sending' OR purge.state = 'waiting' AND purge.due_at <= now())
+            AND purge.changed_at > now() - interval '${PURGE_SECONDS} s'))
       ORDER BY due_at LIMIT 1
     ) message
     WHERE targets.target <> ALL (:busyWebhooks::uuid[]) AND message.user_id <> ALL (:busyAccounts::integer[])
@@ -69,13 +70,14 @@ const CLAIM = statement<OutgoingMessage>(`
       attempts = CASE WHEN ${IS_SETTLED} THEN attempts + 1 ELSE attempts END,
       last_attempt_at = CASE WHEN ${IS_SETTLED} THEN now() ELSE last_attempt_at END
     FROM chosen WHERE outbox.key = chosen.key
-    RETURNING outbox.key, id, target, user_id, page_id, public_id, type, version, content_hash, author_type, author_name,
-      merged, attempts, created_at, changed_at, ${IS_SETTLED} AS is_claimed
+    RETURNING outbox.key, id, target, user_id, page_id, public_id, type, version, content_hash, author_type,
+      author_name, merged, attempts, created_at, changed_at, ${IS_SETTLED} AS is_claimed
   )
   SELECT key, taken.id, target, taken.user_id AS "userId", page_id AS "pageId", public_id AS "publicId", type,
-    version, content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged, attempts,
-    taken.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url, active, generation,
-    coalesce(previous_until > now(), false) AS "isRotating", failing_since AS "failingSince"
+    version, content_hash AS "contentHash", author_type AS "authorType", author_name AS "authorName", merged,
+    attempts, taken.created_at AS "createdAt", changed_at AS "changedAt", is_claimed AS "isClaimed", url,
+    active, generation, coalesce(previous_until > now(), false) AS "isRotating",
+    failing_since AS "failingSince"
   FROM taken LEFT JOIN webhooks ON webhooks.id = target`)
 
 // One statement: a webhook that becomes active at this moment must not leave the message without a due time,
@@ -88,9 +90,10 @@ const PUT_BACK = statement<object>(`
     WHERE key = :key::bigint AND state = 'sending' AND attempts = :attempts::integer
     FOR UPDATE OF outbox FOR SHARE OF webhooks
   ), newer AS ( -- takes the place of the failed one, with its time and attempts
-    UPDATE outbox SET due_at = failed.due_at, attempts = :countedAttempts::integer, merged = outbox.merged + failed.merged + 1,
-      created_at = failed.created_at, last_attempt_at = failed.last_attempt_at, status = :status::smallint,
-      error = :error, duration_ms = :durationMs::integer
+    UPDATE outbox SET due_at = failed.due_at, attempts = :countedAttempts::integer,
+      merged = outbox.merged + failed.merged + 1, created_at = failed.created_at,
+      last_attempt_at = failed.last_attempt_at, status = :status::smallint, error = :error,
+      duration_ms = :durationMs::integer
     FROM failed WHERE outbox.target = failed.target AND outbox.page_id = failed.page_id AND state = 'waiting'
     RETURNING outbox.key
   ), superseded AS (
@@ -107,7 +110,8 @@ const PAUSE_NOTICE = noticeSql('webhook_paused', 'account', ':hasMail::boolean',
 /** One statement pauses a webhook and queues the mail about it. */
 const PAUSE = statement<{ userId: number }>(`
   WITH paused AS (
-    UPDATE webhooks SET active = false, paused_reason = :reason WHERE id = :id::uuid AND active RETURNING user_id
+    UPDATE webhooks SET active = false, paused_reason = :reason
+    WHERE id = :id::uuid AND active RETURNING user_id
   ), account AS (
     SELECT users.id, email FROM users JOIN paused ON users.id = paused.user_id
   ), ${PAUSE_NOTICE}
