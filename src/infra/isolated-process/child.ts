@@ -123,8 +123,8 @@ export class Child {
     return exitCode !== null || signalCode !== null
   }
 
-  /** Processor time used until now, or until it ended, in ms. Systems without /proc: the time that passed. */
-  get usedMs (): number {
+  /** Reads the processor time used so far, or until the end, in ms. Without /proc: the time that passed. */
+  measureUsedMs (): number {
     if (!HAS_PROC) return clock.now()
     try {
       const stat = readFileSync(`/proc/${this.#process.pid}/stat`, 'latin1')

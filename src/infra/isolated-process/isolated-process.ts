@@ -72,6 +72,7 @@ export class IsolatedProcess {
     if (this.#child?.hasEnded === true) this.#child = undefined
     let timer: NodeJS.Timeout | undefined
     let cpuTimer: NodeJS.Timeout | undefined
+    /** Returns the processor time that the task has used. */
     let measure = (): number => 0
     try {
       const child = this.#child ??= new Child(this.#options)
@@ -83,8 +84,8 @@ export class IsolatedProcess {
       limit(START_LIMIT_MS)
       await child.started
       limit(this.#options.timeLimitMs)
-      const usedBefore = child.usedMs
-      measure = () => child.usedMs - usedBefore
+      const usedBefore = child.measureUsedMs()
+      measure = () => child.measureUsedMs() - usedBefore
       cpuTimer = setInterval(() => {
         if (measure() > this.#options.cpuLimitMs) child.giveUp('too_costly')
       }, CPU_CHECK_MS)

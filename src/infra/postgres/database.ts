@@ -31,7 +31,7 @@ export class Database extends PrismaClient implements StatementRunner {
 
   /**
    * @param schema the schema of the tables; undefined for `public`
-   * @param queuing what the messages depend on that statements queue
+   * @param options what statements need to know that queue messages and purges
    */
   constructor (
     pool: BoundedPool,

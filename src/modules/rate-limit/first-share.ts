@@ -63,13 +63,13 @@ export async function takeFirstShare (
     for (const wait of WAITS_MS) {
       await sleep(wait)
       await members.beat() // who has registered since then sees the first share
-      if (!members.known.keepBackFirstShare) continue
+      if (!members.known.isFirstShareKeptBack) continue
       const lists = await Promise.all([...limits.keys()].map(async (name) =>
         await loadNearLimit(redis, name)
       ))
       await tryToContinue()
       if (!members.isNew || lists.includes(undefined)) return
-      if (!members.known.keepBackFirstShare) continue // another process has been started
+      if (!members.known.isFirstShareKeptBack) continue // another process has been started
       for (const [index, limit] of [...limits.values()].entries()) {
         limit.useFirstShare(lists[index] as ReadonlySet<string>)
       }

@@ -103,7 +103,7 @@ export class KnownMembers {
   }
 
   /** Whether all others keep the first share of this process back, or are gone. */
-  get keepBackFirstShare (): boolean {
+  get isFirstShareKeptBack (): boolean {
     const now = clock.now()
     return [...this.#members].every(([id, { seenAt, keepsBack, departed, isReplaced }]) =>
       id === this.ownId || departed !== undefined || isReplaced || keepsBack.includes(this.ownId) ||

@@ -89,7 +89,7 @@ export interface Editing {
   takeTheirs(): void
   /** Closes the question about a conflict. The next attempt asks it again. */
   postpone(): void
-  /** Shows the state that the page has now; its text, too, unless there are unsaved changes. */
+  /** Shows the current state of the page, and its current text unless there are unsaved changes. */
   refresh(): Promise<void>
 }
 
