@@ -216,6 +216,7 @@ export async function undisturbed<T> (replicas: readonly Replica[], action: () =
   for (;;) {
     const before = await outages()
     await untilShared(replicas, true)
+    await untilHearing(replicas, true)
     const result = await action()
     if (await outages() === before) return result
   }

@@ -4,6 +4,8 @@ import { firstShareReads, sharedReads } from './shares.ts'
 
 /** A process without a heartbeat for this long has no share, and no request from before is under way. */
 const SILENT_MS = VALID_MS + 1000
+/** Heartbeats that are further apart mean an outage of Redis, or that this process has paused. */
+const GAP_MS = 2000
 
 interface Member extends Heartbeat {
   /** When its heartbeats began, as far as known, in milliseconds of the process clock. */
@@ -29,6 +31,9 @@ export class KnownMembers {
   ownId: string
   /** The processes among which shares are divided. */
   size = 1
+  #sawAt = -Infinity
+  /** When this process began to see heartbeats without a gap. */
+  #seesSince = -Infinity
 
   /** @param windowMs the longest window of the limits, in milliseconds */
   constructor (ownId: string, windowMs: number) {
@@ -42,6 +47,8 @@ export class KnownMembers {
    * @returns the members that have been silent for so long that they don't count any more
    */
   see (heartbeats: Record<string, string>, now: number): readonly string[] {
+    if (now > this.#sawAt + GAP_MS) this.#seesSince = now
+    this.#sawAt = now
     for (const [id, text] of Object.entries(heartbeats)) {
       const known = this.#members.get(id)
       if (text !== known?.text) this.add(id, text, now, known)
@@ -129,6 +136,8 @@ export class KnownMembers {
     const isSteady = (member: Member): boolean =>
       isAlive(member) && now >= member.since + this.#windowMs + 2 * VALID_MS
     const steady = [...this.#members.values()].filter(isSteady).length
+    // After an outage, the heartbeats of the others need a moment.
+    const isResuming = now > this.#sawAt + GAP_MS || now < this.#seesSince + VALID_MS
     let shares = 0
     let firstReads = 0
     let alive = 0
@@ -138,7 +147,7 @@ export class KnownMembers {
       // A process with a share counts at least itself and the steady ones.
       if (mayHaveShare) shares += Math.floor(sharedReads(max) / (isSteady(member) ? steady : steady + 1))
       firstReads += firstShareReads(max, firstShare)
-      if (isAlive(member)) alive++
+      if (isAlive(member) || isResuming) alive++
     }
     if (isLost && alive > 0) return { reads: max, firstReads: 0, alive }
     return { reads: Math.min(sharedReads(max) - ownShare, shares) + firstReads, firstReads, alive }

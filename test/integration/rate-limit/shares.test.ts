@@ -130,6 +130,17 @@ t.test('a client that chooses its processes gets no more than in fixed windows',
   t.ok(Math.max(...inThreeWindows) <= 4 * 30, `${Math.max(...inThreeWindows)} reads in three windows`)
 })
 
+t.test('after an outage, a client gets its limit before all processes have sent a heartbeat', async (t) => {
+  const url = await claimRedis(t)
+  const replicas = await startSharing(t, [url, url])
+  const limits = replicas.map((replica) => replica.limit(30))
+  const offset = settableClock(t)
+  await replicas[0]!.members.beat() // it has seen all heartbeats
+  offset.aheadMs += 5000
+  await replicas[0]!.members.beat()
+  t.equal(await spend(limits[0], 'a'), 30)
+})
+
 t.test('shares never exceed two thirds of the limit while processes join, leave, crash and lose Redis', async (t) => {
   const [observer] = await startReplicas(t, [await claimRedis(t)])
   const offset = settableClock(t)
