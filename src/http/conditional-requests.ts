@@ -120,10 +120,11 @@ export function checkWithoutTags (
       ...route.schema?.response as object
     }
     route.schema = { ...route.schema, headers: TagConditions, response }
-    route.preHandler = async (request: FastifyRequest) => {
+    const check = async (request: FastifyRequest): Promise<void> => {
       const failed = failedPrecondition(request, undefined)
       if (failed !== undefined && await exists(request)) throw new PreconditionFailedError(failed, undefined)
     }
+    route.preHandler = [check, ...[route.preHandler ?? []].flat()]
   })
 }
 
