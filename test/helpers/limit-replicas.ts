@@ -4,7 +4,7 @@ import { clock } from '../../src/infra/system/clock.ts'
 import { replaceClock } from './clock.ts'
 import { RATE_LIMIT_SCRIPTS } from '../../src/modules/rate-limit/index.ts'
 import type { KnownWindow, LeaseResponse, LeaseRequest,
-  WindowOfClient } from '../../src/modules/rate-limit/lease-script.ts'
+  WindowOfProcess } from '../../src/modules/rate-limit/lease-script.ts'
 import { LeaseStore } from '../../src/modules/rate-limit/lease-store.ts'
 import { LeasedLimit } from '../../src/modules/rate-limit/leased-limit.ts'
 import { Members } from '../../src/modules/rate-limit/members.ts'
@@ -52,7 +52,7 @@ export class ObservedStore extends LeaseStore {
   }
 
   override async giveBack (
-    window: WindowOfClient & { processId?: string },
+    window: WindowOfProcess,
     reads: number,
     known: KnownWindow
   ): Promise<void> {

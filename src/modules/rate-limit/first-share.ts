@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from 'ioredis'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import type { Members } from './members.ts'
+import type { Succession } from './succession.ts'
 
 // A new process that continues as no other one has a first share at once (docs/adr/0017). It isn't used for
 // clients that may have spent their limit before: these are listed in Redis.
@@ -47,19 +48,16 @@ export async function listNearLimit (redis: RedisClient, nameSpace: string, key:
  * Gives a new process a first share of the limits, when all others keep it back. Never rejects.
  *
  * @param limits by name space
- * @param announce asks all processes for a heartbeat
- * @param tryToContinue continues as a process that has left, if there is one
  */
 export async function takeFirstShare (
   redis: RedisClient,
   members: Members,
   limits: ReadonlyMap<string, { useFirstShare: (nearLimit: ReadonlySet<string>) => void }>,
-  announce: () => Promise<void>,
-  tryToContinue: () => Promise<void>
+  succession: Succession
 ): Promise<void> {
   try {
     if (!await members.requestFirstShare()) return
-    await announce()
+    await succession.announce()
     for (const wait of WAITS_MS) {
       await sleep(wait)
       await members.beat() // who has registered since then sees the first share
@@ -67,7 +65,7 @@ export async function takeFirstShare (
       const lists = await Promise.all([...limits.keys()].map(async (name) =>
         await loadNearLimit(redis, name)
       ))
-      await tryToContinue()
+      await succession.tryToContinue()
       if (!members.isNew || lists.includes(undefined)) return
       if (!members.known.isFirstShareKeptBack) continue // another process has been started
       for (const [index, limit] of [...limits.values()].entries()) {

@@ -3,6 +3,7 @@ import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { ClientTable, findPacked, packedPartOf, SEGMENTS, type ClientWindow } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
+import type { WindowOfClient } from './lease-script.ts'
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
@@ -86,13 +87,6 @@ export const HANDOVER_SCRIPTS = {
   landfallAdopt: { numberOfKeys: 2, lua: ADOPT }
 } as const
 
-/** A client of a limit whose windows have a length in milliseconds. */
-export interface ClientOfLimit {
-  readonly nameSpace: string
-  readonly key: string
-  readonly timeWindow: number
-}
-
 /** Without the seeds and the age of a handover, no client is found in it. */
 interface Head {
   readonly seeds: Uint32Array
@@ -156,7 +150,7 @@ export class Handovers {
    */
   async find (
     handover: string,
-    { nameSpace, key, timeWindow: windowMs }: ClientOfLimit
+    { nameSpace, key, timeWindow: windowMs }: WindowOfClient
   ): Promise<ClientWindow | 'lost' | 'adopted' | undefined> {
     const name = handoverKey(handover, nameSpace)
     const format = formatOf(handover)

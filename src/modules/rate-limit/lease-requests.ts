@@ -2,7 +2,7 @@ import { clock } from '../../infra/system/clock.ts'
 import { RedisAwayError } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
 import { NOT_EARLY, type Lease } from './lease.ts'
-import { NO_WINDOW, type WindowOfClient } from './lease-script.ts'
+import { NO_WINDOW, type LimitOptions, type WindowOfProcess } from './lease-script.ts'
 import type { LeaseStore } from './lease-store.ts'
 import type { OpenShares } from './known-members.ts'
 import type { Members } from './members.ts'
@@ -17,16 +17,6 @@ const MAX_RESERVE = 1024
 const MIN_RESERVE_TO_ASK_EARLY = 8
 
 const NOTHING_HANDED_OVER: ReadonlyMap<string, ClientWindow | undefined> = new Map()
-
-/** Options, named as in @fastify/rate-limit. */
-export interface LeasedLimitOptions {
-  /** Distinguishes the windows of this limit from others. It must not contain spaces. */
-  readonly nameSpace: string
-  /** Reads in a window. */
-  readonly max: number
-  /** Length of a window from its first read, in milliseconds. */
-  readonly timeWindow: number
-}
 
 /** Counts for the metrics. */
 export class LeaseStats {
@@ -46,7 +36,7 @@ export class LeaseStats {
   countedLocally = 0
 }
 
-interface Limit extends LeasedLimitOptions {
+interface Limit extends LimitOptions {
   readonly counts: ClientTable
   readonly stats: LeaseStats
 }
@@ -129,7 +119,7 @@ const windowOf = (
   { nameSpace, max, timeWindow }: Limit,
   key: string,
   { processId }: Lease
-): WindowOfClient & { processId: string } => ({ nameSpace, key, max, timeWindow, processId })
+): WindowOfProcess => ({ nameSpace, key, max, timeWindow, processId })
 
 function openSharesOf (
   max: number,

@@ -12,15 +12,24 @@ declare module 'ioredis' {
   }
 }
 
-/** Names a client's window. */
-export interface WindowOfClient {
-  /** The name space of the limit. */
+/** Options, named as in @fastify/rate-limit. */
+export interface LimitOptions {
+  /** Distinguishes the windows of this limit from others. It must not contain spaces. */
   readonly nameSpace: string
-  /** The key of the client. */
-  readonly key: string
+  /** Reads in a window. */
   readonly max: number
-  /** Length of a window in milliseconds. */
+  /** Length of a window from its first read, in milliseconds. */
   readonly timeWindow: number
+}
+
+/** Names a client's window. */
+export interface WindowOfClient extends LimitOptions {
+  readonly key: string
+}
+
+/** Names a client's window, and the process to which its reads are granted. */
+export interface WindowOfProcess extends WindowOfClient {
+  readonly processId: string
 }
 
 /** The id of a window that hasn't begun. */
@@ -36,9 +45,7 @@ export interface KnownWindow {
 }
 
 /** A process's request for a lease in one window, with its own counts. Numbers are reads, by default 0. */
-export interface LeaseRequest extends WindowOfClient {
-  /** The process to which reads are granted; by default this one. */
-  readonly processId?: string
+export interface LeaseRequest extends WindowOfProcess {
   /** Time until the end of the window that this process has counted locally, in milliseconds. */
   readonly restOfWindow?: number
   /** Those that wait for a response. They are spent when granted. */
@@ -266,13 +273,11 @@ export const LEASE_SCRIPTS = {
 /**
  * Runs the script.
  *
- * @param ownId the id of this process
  * @throws {RedisAwayError}
  */
 export async function runLeases (
   redis: RedisClient,
   channel: string,
-  ownId: string,
   requests: readonly LeaseRequest[]
 ): Promise<LeaseResponse[]> {
   const keys = requests.map((request) => windowKey(nameOf(request)))
@@ -292,7 +297,7 @@ export async function runLeases (
     request.known?.total ?? 0,
     request.known?.own ?? 0,
     request.knowsLoss === true ? 1 : 0,
-    request.processId ?? ownId,
+    request.processId,
     [...request.handedOver ?? []].map(([processId, window]) => `${processId}=${window?.used ?? 0}`)
       .join(' ')
   ])

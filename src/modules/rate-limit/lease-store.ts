@@ -2,7 +2,7 @@ import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { Batcher } from '../../infra/system/batcher.ts'
 import { listNearLimit, takeFirstShare } from './first-share.ts'
 import { nameOf, runLeases, windowKey, type KnownWindow, type LeaseRequest, type LeaseResponse,
-  type WindowOfClient } from './lease-script.ts'
+  type WindowOfProcess } from './lease-script.ts'
 import type { Members } from './members.ts'
 import { firstShareReads } from './shares.ts'
 import { Succession, type Countable } from './succession.ts'
@@ -60,14 +60,7 @@ export class LeaseStore {
     }
     this.succession = new Succession(redis, members, this.#limits, announce)
     members.onAdoptable = async () => await this.succession.tryToContinue()
-    members.onNew = async () =>
-      await takeFirstShare(
-        redis,
-        members,
-        this.#limits,
-        announce,
-        async () => await this.succession.tryToContinue()
-      )
+    members.onNew = async () => await takeFirstShare(redis, members, this.#limits, this.succession)
     members.settled = async () => {
       await Promise.allSettled(this.#asking)
     }
@@ -98,7 +91,7 @@ export class LeaseStore {
 
   /** Returns unspent reads of a known window. Never rejects; after a failure they are lost. */
   async giveBack (
-    window: WindowOfClient & { processId?: string },
+    window: WindowOfProcess,
     returned: number,
     known: KnownWindow
   ): Promise<void> {
@@ -134,7 +127,7 @@ export class LeaseStore {
   #send (requests: readonly LeaseRequest[]): Promise<LeaseResponse>[] {
     const responses = new Map<LeaseRequest, Promise<LeaseResponse>>()
     for (const group of this.redis.groups(requests, (request) => windowKey(nameOf(request)))) {
-      const results = runLeases(this.redis, this.#channel, this.members.id, group)
+      const results = runLeases(this.redis, this.#channel, group)
       for (const [index, request] of group.entries()) {
         responses.set(request, results.then((all) => all[index] as LeaseResponse))
       }

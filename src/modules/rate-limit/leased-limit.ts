@@ -5,9 +5,8 @@ import { ClientTable } from './client-table.ts'
 import { GenerationalMap } from './generational-map.ts'
 import { VALID_MS } from './heartbeats.ts'
 import { latest, Lease } from './lease.ts'
-import { FIRST_RESERVE, LeaseStats, requestLease, returnLease,
-  type LeasedLimitOptions } from './lease-requests.ts'
-import { NO_WINDOW } from './lease-script.ts'
+import { FIRST_RESERVE, LeaseStats, requestLease, returnLease } from './lease-requests.ts'
+import { NO_WINDOW, type LimitOptions } from './lease-script.ts'
 import type { LeaseStore, LocalLimit } from './lease-store.ts'
 import type { Count } from './counters.ts'
 
@@ -43,7 +42,7 @@ export class LeasedLimit implements LocalLimit {
   #hasHandedOver = false
 
   /** @param store grants the leases of all processes; without one, this process counts locally */
-  constructor (options: LeasedLimitOptions, store?: LeaseStore) {
+  constructor (options: LimitOptions, store?: LeaseStore) {
     this.nameSpace = options.nameSpace
     this.max = options.max
     this.timeWindow = options.timeWindow

@@ -9,10 +9,9 @@ const BEAT_INTERVAL_MS = 1000
 /** How long a start waits for a first share. */
 const MAX_START_MS = 1000
 
-/** Times of the process clock that have no end, or no beginning. */
+/** Times of the process clock. */
 const NOT_YET = Infinity
 const NEVER = -Infinity
-const LONG_AGO = -Infinity
 
 /** Stands for the heartbeat of a member whose last one is not known. */
 const MAY_HAVE_SHARE = running(0, '1', { firstShare: 0, keepsBack: [], isSteady: false })
@@ -105,7 +104,7 @@ export class Members {
    */
   async leave (handover: string, isContinuable: boolean): Promise<void> {
     const now = clock.now()
-    if (isContinuable && !this.#isSteady(now)) throw new RedisAwayError()
+    if (isContinuable && !this.#hasShare(now)) throw new RedisAwayError()
     this.close()
     this.#hasLeft = true
     const beats = ++this.#beats
@@ -116,7 +115,7 @@ export class Members {
 
   /** Whether another process may continue as this one: it has a share, and all others know of adoptions. */
   get isContinuable (): boolean {
-    return this.#isSteady(clock.now()) && !this.known.hasEarlierRelease
+    return this.#hasShare(clock.now()) && !this.known.hasEarlierRelease
   }
 
   /** Whether this process is a member that has not had a share, until 6 s before its share begins. */
@@ -152,7 +151,7 @@ export class Members {
     this.#hadShareUntil = since
     // The share begins when the others can see a new heartbeat, while all of them still count this member.
     if (await this.beat() && clock.now() < since + VALID_MS) {
-      this.#since = LONG_AGO
+      this.#since = -Infinity // as a member that all others have counted for a while
       this.#hadShareUntil = this.#validUntil
     }
   }
@@ -160,7 +159,7 @@ export class Members {
   /** Returns how many reads of a limit this process may allow in a window without asking Redis. */
   share (max: number, now: number): number {
     // Without messages it wouldn't hear that its share is recalled.
-    return this.#isSteady(now) && this.#redis.subscribed ? this.#equalShare(max) : 0
+    return this.#hasShare(now) && this.#redis.subscribed ? this.#equalShare(max) : 0
   }
 
   /**
@@ -183,7 +182,7 @@ export class Members {
   /** Whether this process has a first share, or had one within the last window. */
   get mayHaveFirstShare (): boolean {
     const now = clock.now()
-    return !this.#isSteady(now) && now < this.#hadFirstShareUntil + this.#windowMs
+    return !this.#hasShare(now) && now < this.#hadFirstShareUntil + this.#windowMs
   }
 
   /**
@@ -200,7 +199,7 @@ export class Members {
     return Math.floor(sharedReads(max) / this.known.size)
   }
 
-  #isSteady (now: number): boolean {
+  #hasShare (now: number): boolean {
     return now < this.#validUntil && now >= this.#since + this.#windowMs + VALID_MS
   }
 
@@ -239,7 +238,7 @@ export class Members {
     if (forgotten.length > 0) {
       this.#redis.run(async (redis) => await redis.hdel(MEMBERS_KEY, ...forgotten)).catch(() => {})
     }
-    this.usesFirstShare &&= !this.#isSteady(now) && !this.known.hasEarlierRelease
+    this.usesFirstShare &&= !this.#hasShare(now) && !this.known.hasEarlierRelease
     if (this.usesFirstShare) this.#hadFirstShareUntil = this.#validUntil
     if (now >= this.#since + this.#windowMs) this.#hadShareUntil = this.#validUntil
     this.#keepBackFirstShares()

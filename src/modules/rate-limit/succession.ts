@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import type { ClientTable, ClientWindow } from './client-table.ts'
-import { Handovers, type ClientOfLimit } from './handovers.ts'
+import { Handovers } from './handovers.ts'
 import { FORMAT, type Departed } from './heartbeats.ts'
+import type { WindowOfClient } from './lease-script.ts'
 import type { Members } from './members.ts'
 
 /** What a limit of this process has counted, which another process may continue with. */
@@ -34,7 +35,8 @@ export class Succession {
   readonly #members: Members
   readonly #handovers: Handovers
   readonly #limits: ReadonlyMap<string, Countable>
-  readonly #announce: () => Promise<void>
+  /** Asks all processes for a heartbeat. @throws {RedisAwayError} */
+  readonly announce: () => Promise<void>
   #adoption: Promise<void> | undefined
   #copy: Copy | undefined
   #isClosing = false
@@ -57,7 +59,7 @@ export class Succession {
     this.#members = members
     this.#handovers = new Handovers(redis)
     this.#limits = limits
-    this.#announce = announce
+    this.announce = announce
   }
 
   /**
@@ -66,12 +68,12 @@ export class Succession {
    *
    * @throws {RedisAwayError} when Redis is unreachable
    */
-  async handedOver (client: ClientOfLimit): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
+  async handedOver (window: WindowOfClient): Promise<ReadonlyMap<string, ClientWindow | undefined>> {
     const found = new Map<string, ClientWindow | undefined>()
     await Promise.all(this.#members.known.departed.map(async (departed) => {
-      const window = await this.#handovers.find(departed.handover, client)
-      if (window === 'adopted') this.#members.known.markContinued(departed)
-      else if (window !== 'lost') found.set(departed.id, window)
+      const counted = await this.#handovers.find(departed.handover, window)
+      if (counted === 'adopted') this.#members.known.markContinued(departed)
+      else if (counted !== 'lost') found.set(departed.id, counted)
     }))
     return found
   }
@@ -110,7 +112,7 @@ export class Succession {
   /** Ends the membership of this process after all its counts were handed over. @throws {RedisAwayError} */
   async leave (): Promise<void> {
     await this.#members.leave(this.#handover, this.#isContinuable)
-    await this.#announce()
+    await this.announce()
   }
 
   async #adoptOne (): Promise<void> {
@@ -163,7 +165,7 @@ export class Succession {
       limit.adopt(counts[index] as ClientTable, reported[index] as string[])
     }
     await continued
-    await this.#announce() // the others stop counting what this process was before
+    await this.announce() // the others stop counting what this process was before
   }
 
   /** Under its id until now, this process becomes one that has left. */

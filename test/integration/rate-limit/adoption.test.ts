@@ -179,7 +179,7 @@ t.test('a process that leaves again soon after it was continued still counts as 
     await delayed
     return await send.call(redis, command) as never
   }
-  const found = succession.handedOver({ nameSpace: 'test', key: 'a', timeWindow: 60_000 })
+  const found = succession.handedOver({ nameSpace: 'test', key: 'a', max: LIMIT, timeWindow: 60_000 })
   await halt(await join(t, url, two))
   await members.beat()
   arrive()
@@ -269,9 +269,9 @@ t.test("beside the release before, which doesn't know of adoptions, no process i
     /^\d+ left$/
   )
   await two.replica.members.beat()
-  const client = { nameSpace: 'test', key: 'a', timeWindow: 60_000 }
+  const window = { nameSpace: 'test', key: 'a', max: LIMIT, timeWindow: 60_000 }
   t.match(
-    [...(await two.replica.store.succession.handedOver(client)).values()],
+    [...(await two.replica.store.succession.handedOver(window)).values()],
     [{ used: 4 }],
     'so can this one'
   )

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import t from 'tap'
-import type { LeaseResponse, LeaseRequest } from '../../../src/modules/rate-limit/lease-script.ts'
+import type { KnownWindow, LeaseResponse,
+  LeaseRequest } from '../../../src/modules/rate-limit/lease-script.ts'
 import { LeaseStore } from '../../../src/modules/rate-limit/lease-store.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
 import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
@@ -12,131 +13,136 @@ import { startReplicas } from '../../helpers/limit-replicas.ts'
 // The lease script on a single window, step by step. leased-limit.test.ts tests the resulting limit.
 
 const WINDOW = 'landfall:window:2:test a'
-const request = (parts: Partial<LeaseRequest> = {}): LeaseRequest => ({
-  nameSpace: 'test',
-  key: 'a',
-  max: 30,
-  timeWindow: 60_000,
-  ...parts
-})
-/** The stores of two processes, on one connection. Recalls are published on `channel`. */
-function storesOf (redis: RedisClient, channel: string = randomUUID()): [LeaseStore, LeaseStore] {
-  const storeOf = (id: string) => new LeaseStore(redis, channel, new Members(redis, { id, windowMs: 60_000 }))
-  return [storeOf('one'), storeOf('two')]
+/** Asks for reads in a window, by default in WINDOW, which has 30 in 60 s. */
+interface Asking {
+  ask: (request: Partial<LeaseRequest>) => Promise<LeaseResponse>
+  giveBack: (returned: number, known: KnownWindow) => Promise<void>
+}
+/** Two processes, on one connection. Recalls are published on `channel`. */
+function processesOf (redis: RedisClient, channel: string = randomUUID()): [Asking, Asking] {
+  const asking = (processId: string): Asking => {
+    const store = new LeaseStore(redis, channel, new Members(redis, { id: processId, windowMs: 60_000 }))
+    const window = { processId, nameSpace: 'test', key: 'a', max: 30, timeWindow: 60_000 }
+    return {
+      ask: async (request) => await store.ask({ ...window, ...request }),
+      giveBack: async (returned, known) => await store.giveBack(window, returned, known)
+    }
+  }
+  return [asking('one'), asking('two')]
 }
 const redisOf = async (t: Parameters<typeof claimRedis>[0]): Promise<RedisClient> =>
   (await startReplicas(t, [await claimRedis(t)]))[0]!.redis
 
 t.test('waiting reads get all that is left, and the reserve is at most 25 % of the rest', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  const first = await one.ask(request({ needed: 2, reserve: 100 }))
+  const [one, two] = processesOf(await redisOf(t))
+  const first = await one.ask({ needed: 2, reserve: 100 })
   t.match(first, { granted: 2 + 7, total: 9, others: 0 })
   t.ok(first.leftMs > 59_000 && first.leftMs <= 60_000)
-  t.match(await two.ask(request({ needed: 1, reserve: 2 })), {
+  t.match(await two.ask({ needed: 1, reserve: 2 }), {
     granted: 3,
     total: 12,
     id: first.id
   })
-  t.match(await two.ask(request({ needed: 40, held: 2 })), {
+  t.match(await two.ask({ needed: 40, held: 2 }), {
     granted: 18,
     total: 30,
     others: 1,
     id: first.id
   })
-  t.match(await one.ask(request({ needed: 1, reserve: 1 })), { granted: 0, total: 30, others: 1 })
+  t.match(await one.ask({ needed: 1, reserve: 1 }), { granted: 0, total: 30, others: 1 })
 })
 
 t.test('a window is stored for as long again after its end, and returning reads does not start a new one', async (t) => {
   const redis = await redisOf(t)
-  const [one, two] = storesOf(redis)
-  const { id } = await one.ask(request({ needed: 1, reserve: 8 }))
+  const [one, two] = processesOf(redis)
+  const { id } = await one.ask({ needed: 1, reserve: 8 })
   const left = await redis.commands.pttl(WINDOW)
   t.ok(left > 119_000 && left <= 120_000)
-  await two.ask(request({ needed: 1 }))
+  await two.ask({ needed: 1 })
   t.ok(await redis.commands.pttl(WINDOW) <= left, 'later reads do not extend it')
   await redis.commands.del(WINDOW)
-  await one.giveBack(request(), 7, { id, total: 0, own: 0 })
+  await one.giveBack(7, { id, total: 0, own: 0 })
   t.equal(await redis.commands.exists(WINDOW), 0)
 })
 
 t.test('reads are returned only to the window that granted them', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  const { id } = await one.ask(request({ needed: 10, reserve: 4 }))
-  await one.giveBack(request(), 4, { id: id - 60_000, total: 0, own: 0 })
-  t.match(await two.ask(request({ needed: 1 })), { total: 15, id })
-  await one.giveBack(request(), 4, { id, total: 0, own: 0 })
-  t.match(await two.ask(request({ needed: 1 })), { total: 12, id })
+  const [one, two] = processesOf(await redisOf(t))
+  const { id } = await one.ask({ needed: 10, reserve: 4 })
+  await one.giveBack(4, { id: id - 60_000, total: 0, own: 0 })
+  t.match(await two.ask({ needed: 1 }), { total: 15, id })
+  await one.giveBack(4, { id, total: 0, own: 0 })
+  t.match(await two.ask({ needed: 1 }), { total: 12, id })
 })
 
 t.test('a process does not count as a holder after it has returned its reads or the window has ended', async (t) => {
   const redis = await redisOf(t)
-  const [one, two] = storesOf(redis)
-  const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
-  t.match(await two.ask(request({ needed: 30 })), { others: 1, reporters: new Set(['one', 'two']) })
-  await one.giveBack(request(), 4, { id, total: 0, own: 0 })
-  t.match(await two.ask(request({ needed: 30 })), { others: 0, total: 30 })
+  const [one, two] = processesOf(redis)
+  const { id } = await one.ask({ needed: 1, reserve: 4 })
+  t.match(await two.ask({ needed: 30 }), { others: 1, reporters: new Set(['one', 'two']) })
+  await one.giveBack(4, { id, total: 0, own: 0 })
+  t.match(await two.ask({ needed: 30 }), { others: 0, total: 30 })
 
   const short = { key: 'short', timeWindow: 20 }
-  await one.ask(request({ ...short, needed: 1, reserve: 4 }))
+  await one.ask({ ...short, needed: 1, reserve: 4 })
   // Redis may not have removed an expired key yet, so the test keeps the key past its end.
   await redis.commands.persist('landfall:window:2:test short')
   await sleep(40)
-  t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 30 })), { granted: 30, total: 30 })
-  t.match(await two.ask(request({ ...short, timeWindow: 60_000, needed: 1 })), { granted: 0, others: 0 })
+  t.match(await two.ask({ ...short, timeWindow: 60_000, needed: 30 }), { granted: 30, total: 30 })
+  t.match(await two.ask({ ...short, timeWindow: 60_000, needed: 1 }), { granted: 0, others: 0 })
 })
 
 t.test('a window whose end is too far ahead counts as ended, because the clock was set back', async (t) => {
   const redis = await redisOf(t)
-  const [one] = storesOf(redis)
-  const { id } = await one.ask(request({ needed: 30 }))
+  const [one] = processesOf(redis)
+  const { id } = await one.ask({ needed: 30 })
   await redis.commands.hset('landfall:window:2:test a', 'e', id + 600_000)
-  t.match(await one.ask(request({ needed: 5 })), { granted: 5, total: 5, leftMs: 60_000 })
+  t.match(await one.ask({ needed: 5 }), { granted: 5, total: 5, leftMs: 60_000 })
 })
 
 t.test('a window without an id counts as used up', async (t) => {
   const redis = await redisOf(t)
-  const [one, two] = storesOf(redis)
-  await one.ask(request({ needed: 3 }))
+  const [one, two] = processesOf(redis)
+  await one.ask({ needed: 3 })
   await redis.commands.hdel(WINDOW, 'i')
-  t.match(await two.ask(request({ needed: 1, openShares: 5 })), { granted: 0, total: 30 })
-  t.match(await one.ask(request({ needed: 1 })), { granted: 0, total: 30, others: 0 })
+  t.match(await two.ask({ needed: 1, openShares: 5 }), { granted: 0, total: 30 })
+  t.match(await one.ask({ needed: 1 }), { granted: 0, total: 30, others: 0 })
 })
 
 t.test('reads of a window that has ended do not count in the next one, also if Redis loses that', async (t) => {
   const redis = await redisOf(t)
-  const [one, two] = storesOf(redis)
+  const [one, two] = processesOf(redis)
   const short = { key: 'short', timeWindow: 200 }
-  const { id, total, own } = await one.ask(request({ ...short, needed: 20 }))
+  const { id, total, own } = await one.ask({ ...short, needed: 20 })
   await sleep(220)
   const known = { id, total, own }
-  const next = await one.ask(request({ ...short, needed: 1, known }))
+  const next = await one.ask({ ...short, needed: 1, known })
   t.match(next, { total: 1, own: 1 })
-  t.match(await two.ask(request({ ...short, needed: 1, known })), { total: 2, own: 1 }, 'of the next one')
+  t.match(await two.ask({ ...short, needed: 1, known }), { total: 2, own: 1 }, 'of the next one')
   await redis.commands.del('landfall:window:2:test short')
   const again = { ...short, needed: 1, knowsLoss: true, known: { id: next.id, total: 2, own: 1 } }
-  t.match(await one.ask(request(again)), { granted: 0, total: 2, withheld: true })
-  t.match(await two.ask(request(again)), { granted: 1, total: 3, withheld: false })
+  t.match(await one.ask(again), { granted: 0, total: 2, withheld: true })
+  t.match(await two.ask(again), { granted: 1, total: 3, withheld: false })
 })
 
 t.test('a window that Redis has lost grants nothing until the caller knows that', async (t) => {
   const redis = await redisOf(t)
-  const [one, two] = storesOf(redis)
-  const { id } = await one.ask(request({ needed: 10 }))
-  const second = await two.ask(request({ needed: 10 }))
+  const [one, two] = processesOf(redis)
+  const { id } = await one.ask({ needed: 10 })
+  const second = await two.ask({ needed: 10 })
   t.match(second, { total: 20, own: 10 })
   await redis.commands.del(WINDOW)
-  const lost = await one.ask(request({ needed: 1, known: { id, total: 10, own: 10 } }))
+  const lost = await one.ask({ needed: 1, known: { id, total: 10, own: 10 } })
   t.match(lost, { granted: 0, total: 10, withheld: true, id })
-  t.match(await two.ask(request({ known: { id, total: 20, own: 10 } })), { total: 20 }, 'it reports')
+  t.match(await two.ask({ known: { id, total: 20, own: 10 } }), { total: 20 }, 'it reports')
   const knowing = { known: { id, total: 10, own: 10 }, knowsLoss: true }
-  t.match(await one.ask(request({ needed: 11, ...knowing })), { granted: 10, total: 30, own: 20 })
+  t.match(await one.ask({ needed: 11, ...knowing }), { granted: 10, total: 30, own: 20 })
 })
 
 t.test('unreported reads are added to the window, up to the limit', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  await one.ask(request({ needed: 10 }))
-  t.match(await two.ask(request({ unreported: 12, needed: 1 })), { granted: 1, total: 23 })
-  t.match(await two.ask(request({ unreported: 12, needed: 1 })), { granted: 0, total: 30 })
+  const [one, two] = processesOf(await redisOf(t))
+  await one.ask({ needed: 10 })
+  t.match(await two.ask({ unreported: 12, needed: 1 }), { granted: 1, total: 23 })
+  t.match(await two.ask({ unreported: 12, needed: 1 }), { granted: 0, total: 30 })
 })
 
 t.test('reads are recalled only when a waiting read would be refused', async (t) => {
@@ -151,11 +157,11 @@ t.test('reads are recalled only when a waiting read would be refused', async (t)
   const heard: string[] = []
   await listener.subscribe(channel, 'end')
   listener.on('message', (_channel, message) => heard.push(message))
-  const [one, two] = storesOf(replica!.redis, channel)
-  await one.ask(request({ needed: 1, reserve: 20 }))
-  await two.ask(request({ needed: 20, reserve: 1 }))
-  await two.ask(request({ reserve: 4 }))
-  await two.ask(request({ needed: 20 }))
+  const [one, two] = processesOf(replica!.redis, channel)
+  await one.ask({ needed: 1, reserve: 20 })
+  await two.ask({ needed: 20, reserve: 1 })
+  await two.ask({ reserve: 4 })
+  await two.ask({ needed: 20 })
   await replica!.redis.commands.publish('end', 'end')
   while (heard.at(-1) !== 'end') await sleep(5)
   t.same(heard.map((message) => message.replace(/\d+/g, 'N')), ['recall N N test a', 'end'])
@@ -164,12 +170,12 @@ t.test('reads are recalled only when a waiting read would be refused', async (t)
 t.test('requests in one turn of the event loop share few commands and get their own responses', async (t) => {
   const server = await startRedisServer(t)
   const { redis } = (await startReplicas(t, [server.url]))[0]!
-  const [one] = storesOf(redis)
-  await one.ask(request({ key: 'other', needed: 1 }))
+  const [one] = processesOf(redis)
+  await one.ask({ key: 'other', needed: 1 })
   await redis.commands.config('RESETSTAT')
   const responses: Promise<LeaseResponse>[] = []
   for (let n = 0; n < 250; n++) {
-    responses.push(one.ask(request({ key: String(n), needed: 1 + n % 7, reserve: n % 5 })))
+    responses.push(one.ask({ key: String(n), needed: 1 + n % 7, reserve: n % 5 }))
   }
   t.same(
     (await Promise.all(responses)).map(({ total }) => total),
@@ -181,62 +187,63 @@ t.test('requests in one turn of the event loop share few commands and get their 
 t.test('while Redis is unreachable, giveBack() resolves and ask() rejects', async (t) => {
   const server = await startRedisServer(t)
   const proxy = await createProxy(t, server.url)
-  const [one] = storesOf((await startReplicas(t, [proxy.url]))[0]!.redis)
-  const { id } = await one.ask(request({ needed: 1, reserve: 4 }))
+  const { redis } = (await startReplicas(t, [proxy.url]))[0]!
+  const [one] = processesOf(redis)
+  const { id } = await one.ask({ needed: 1, reserve: 4 })
   for (const break_ of [() => proxy.blackhole(), async () => await proxy.refuse()]) {
     await break_()
-    await t.resolves(one.giveBack(request(), 4, { id, total: 0, own: 0 }))
-    await t.rejects(one.ask(request({ needed: 1 })), { name: 'RedisAwayError' })
-    t.equal(one.redis.reachable, false)
+    await t.resolves(one.giveBack(4, { id, total: 0, own: 0 }))
+    await t.rejects(one.ask({ needed: 1 }), { name: 'RedisAwayError' })
+    t.equal(redis.reachable, false)
   }
 })
 
 t.test('a window ends a minute after the earliest read that a process reports', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  const first = await one.ask(request({ needed: 1, unreported: 5, restOfWindow: 50_000 }))
+  const [one, two] = processesOf(await redisOf(t))
+  const first = await one.ask({ needed: 1, unreported: 5, restOfWindow: 50_000 })
   t.match(first, { total: 6 })
   t.ok(first.leftMs <= 50_000)
-  t.match(await two.ask(request({ unreported: 4, restOfWindow: 58_000 })), { total: 10, id: first.id })
-  const earlier = await two.ask(request({ unreported: 1, restOfWindow: 20_000 }))
+  t.match(await two.ask({ unreported: 4, restOfWindow: 58_000 }), { total: 10, id: first.id })
+  const earlier = await two.ask({ unreported: 1, restOfWindow: 20_000 })
   t.match(earlier, { total: 11, id: first.id })
   t.ok(earlier.leftMs <= 20_000)
 })
 
 t.test('a window does not begin before the end of the previous one, as far as any process knows', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  const first = await one.ask(request({ needed: 1, unreported: 5, restOfWindow: 40_000 }))
+  const [one, two] = processesOf(await redisOf(t))
+  const first = await one.ask({ needed: 1, unreported: 5, restOfWindow: 40_000 })
   const second = await two
-    .ask(request({ unreported: 3, restOfWindow: 50_000, sincePreviousEnd: 10_000 }))
+    .ask({ unreported: 3, restOfWindow: 50_000, sincePreviousEnd: 10_000 })
   t.match(second, { total: 9, id: first.id })
   t.ok(second.leftMs > 49_000, 'it ends a minute after the end of the previous one')
-  const third = await one.ask(request({ unreported: 1, restOfWindow: 30_000 }))
+  const third = await one.ask({ unreported: 1, restOfWindow: 30_000 })
   t.ok(third.leftMs > 49_000, 'an earlier read was in the previous one')
 })
 
 t.test('reads in the shares of other processes are not granted', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
-  t.match(await one.ask(request({ needed: 30, openShares: 12 })), { granted: 18, total: 18 })
-  t.match(await two.ask(request({ unreported: 7 })), { total: 25 })
-  const last = await one.ask(request({ needed: 12, openShares: 0 }))
+  const [one, two] = processesOf(await redisOf(t))
+  t.match(await one.ask({ needed: 30, openShares: 12 }), { granted: 18, total: 18 })
+  t.match(await two.ask({ unreported: 7 }), { total: 25 })
+  const last = await one.ask({ needed: 12, openShares: 0 })
   t.match(last, { granted: 5, total: 30, others: 0 })
   t.same(last.reporters, new Set(['one', 'two']))
 })
 
 t.test('a report does not begin a window', async (t) => {
   const redis = await redisOf(t)
-  const [one] = storesOf(redis)
-  t.match(await one.ask(request({ unreported: 7 })), { id: 0, leftMs: 0 })
+  const [one] = processesOf(redis)
+  t.match(await one.ask({ unreported: 7 }), { id: 0, leftMs: 0 })
   t.equal(await redis.commands.exists(WINDOW), 0)
 })
 
 t.test('a window does not overlap with the previous one, also if another process had asked for that', async (t) => {
-  const [one, two] = storesOf(await redisOf(t))
+  const [one, two] = processesOf(await redisOf(t))
   const short = { key: 'short', timeWindow: 300 }
-  const first = await one.ask(request({ ...short, needed: 1 }))
+  const first = await one.ask({ ...short, needed: 1 })
   const begun = performance.now()
   while (performance.now() < begun + 310);
-  const next = await two.ask(request({ ...short, needed: 1, unreported: 5, restOfWindow: 100 }))
+  const next = await two.ask({ ...short, needed: 1, unreported: 5, restOfWindow: 100 })
   t.match(next, { total: 6 })
   t.ok(next.id >= first.id + 300, 'it ends a window after the end of the previous one')
-  t.match(await one.ask(request({ ...short, needed: 30 })), { id: next.id, others: 0 })
+  t.match(await one.ask({ ...short, needed: 30 }), { id: next.id, others: 0 })
 })
