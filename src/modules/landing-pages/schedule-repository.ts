@@ -18,15 +18,15 @@ const SET = statement<{ result: string, now: Date }>(`
     :publishAt::timestamptz, :unpublishAt::timestamptz, :authorType, :authorName, ${MAX_SCHEDULES}) AS result,
     now() AS now`)
 
-/** A time of a schedule that has come, or comes soon. */
+/** A time of a schedule that has come. */
 export interface DueTime {
   readonly pageId: string
   readonly userId: number
   /** Whether the page is published then. If not, it is unpublished. */
   readonly publishes: boolean
   readonly at: Date
-  /** How long it takes until then by PostgreSQL's clock, in milliseconds; negative afterwards. */
-  readonly waitMs: number
+  /** How long ago that was by PostgreSQL's clock, in milliseconds. */
+  readonly lateMs: number
   readonly authorType: Author['type']
   readonly authorName: string
 }
@@ -38,7 +38,7 @@ const dueSql = (column: string): string =>
   `(SELECT page_id, user_id, ${column} AS at, author_type, author_name,
       ${column === 'publish_at'} AS publishes
     FROM landing_page_schedules schedule
-    WHERE ${column} <= now() + :aheadMs::integer * interval '1 ms'
+    WHERE ${column} <= now()
       AND (${column}, page_id) > (:afterAt::timestamptz, :afterId::uuid)
       AND NOT EXISTS (SELECT FROM account_deletions deletion WHERE deletion.user_id = schedule.user_id)
     ORDER BY ${column}, page_id LIMIT ${MAX_DUE})`
@@ -46,7 +46,7 @@ const dueSql = (column: string): string =>
 /** Prisma can't compare with PostgreSQL's clock. */
 const FIND_DUE = statement<DueTime>(`
   SELECT page_id AS "pageId", user_id AS "userId", publishes, at,
-    (extract(epoch FROM at - clock_timestamp()) * 1000)::float8 AS "waitMs", author_type AS "authorType",
+    (extract(epoch FROM clock_timestamp() - at) * 1000)::float8 AS "lateMs", author_type AS "authorType",
     author_name AS "authorName"
   FROM (${dueSql('publish_at')} UNION ALL ${dueSql('unpublish_at')}) due
   ORDER BY at, page_id LIMIT ${MAX_DUE}`)
@@ -97,19 +97,11 @@ export const removeSchedule = async (database: PrismaClient, pageId: string): Pr
   await database.landingPageSchedule.deleteMany({ where: { pageId } })
 }
 
-/**
- * Finds times that have come, or come soon, in their order.
- *
- * @param aheadMs how soon
- */
-export async function* readDueTimes (database: Database, aheadMs: number): AsyncGenerator<DueTime> {
+/** Finds the times that have come, in their order. */
+export async function* readDueTimes (database: Database): AsyncGenerator<DueTime> {
   let after: Pick<DueTime, 'at' | 'pageId'> | undefined = { at: new Date(0), pageId: OLDEST }
   while (after !== undefined) {
-    const found: DueTime[] = await database.run(FIND_DUE, {
-      aheadMs,
-      afterAt: after.at,
-      afterId: after.pageId
-    })
+    const found: DueTime[] = await database.run(FIND_DUE, { afterAt: after.at, afterId: after.pageId })
     yield* found
     after = found[MAX_DUE - 1]
   }

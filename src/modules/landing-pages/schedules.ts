@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
-import { clock } from '../../infra/system/clock.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { Semaphore } from '../../infra/system/semaphore.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
@@ -15,21 +14,8 @@ import { changeState, replacePage } from './write-repository.ts'
 // Pages are published and unpublished at set times (docs/adr/0030-schedules.md). Every process runs the same
 // loop; a conditional statement decides which one makes a change.
 
-declare module 'fastify' {
-  interface FastifyInstance {
-    /** Call it after a schedule was set, so that its time is known. Other processes find it within 5 s. */
-    wakeSchedules: () => void
-  }
-}
-
-/** Interval between checks for schedules that other processes have set. */
-const CHECK_INTERVAL_MS = 5_000
-/** How soon a time has to come to be found: twice the interval of the checks. */
-const AHEAD_MS = 10_000
-/** Until the next attempt while PostgreSQL is unavailable. */
-const RETRY_MS = 1000
-/** A change is made up to this much later, at random, so that replicas don't all begin with the same one. */
-const MAX_DELAY_MS = 150
+/** Interval between checks for times that have come, so a change is made half of it late on average. */
+const CHECK_INTERVAL_MS = 500
 
 /** Accounts whose changes a process makes at the same time. */
 const MAX_ACCOUNTS = 3
@@ -40,7 +26,6 @@ class ScheduleRunner {
   /** How late the oldest change was at the last check, in seconds; 0 if none was. */
   lateSeconds = 0
   readonly #app: FastifyInstance
-  readonly #checkIn: (ms: number) => void
   /** The accounts whose changes are made now. Those of an account are made one after the other. */
   readonly #running = new Map<number, Promise<void>>()
   /** Accounts take turns, a change each, so that one with many delays no other. */
@@ -50,10 +35,8 @@ class ScheduleRunner {
     createRefusal: () => new Error('Too many accounts have scheduled changes')
   })
 
-  /** @param checkIn has check() called again, after some milliseconds */
-  constructor (app: FastifyInstance, checkIn: (ms: number) => void) {
+  constructor (app: FastifyInstance) {
     this.#app = app
-    this.#checkIn = checkIn
   }
 
   /** Begins to make all changes whose times have come, those of an account in their order. Never rejects. */
@@ -61,12 +44,8 @@ class ScheduleRunner {
     try {
       const found = new Map<number, DueTime[]>()
       let lateMs = 0
-      for await (const due of readDueTimes(this.#app.database, AHEAD_MS)) {
-        if (due.waitMs > 0) {
-          this.#checkIn(due.waitMs + Math.random() * MAX_DELAY_MS)
-          break
-        }
-        lateMs = Math.max(lateMs, -due.waitMs)
+      for await (const due of readDueTimes(this.#app.database)) {
+        lateMs = Math.max(lateMs, due.lateMs)
         if (this.#running.has(due.userId)) continue
         const changes = found.get(due.userId)
         if (changes === undefined) found.set(due.userId, [due])
@@ -77,7 +56,6 @@ class ScheduleRunner {
     } catch (error) {
       // An outage of PostgreSQL is logged elsewhere.
       if (!isDatabaseUnavailable(error)) this.#app.log.warn({ err: error }, 'schedules could not be read')
-      this.#checkIn(RETRY_MS)
     }
   }
 
@@ -87,30 +65,25 @@ class ScheduleRunner {
   }
 
   async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
-    let areMade = true
     try {
       for (const due of changes) {
         if (signal.aborted) return
-        if (!await this.#turns.run(async () => await this.#make(due), userId)) areMade = false
+        await this.#turns.run(async () => await this.#make(due), userId)
       }
-      if (areMade) this.#checkIn(0) // others may have become due
     } catch { // PostgreSQL is unavailable, which is logged elsewhere
-      this.#checkIn(RETRY_MS)
     } finally {
       this.#running.delete(userId)
     }
   }
 
-  /** Returns whether the change is made, by this process or another one. A failed one is tried again. */
-  async #make (due: DueTime): Promise<boolean> {
+  /** Makes a change, unless another process does. One that fails is tried again after the next check. */
+  async #make (due: DueTime): Promise<void> {
     try {
       await untilWritten(null, async () => await this.#attempt(due) || null)
-      return true
     } catch (error) {
       if (isDatabaseUnavailable(error)) throw error
       this.results.failed++
       this.#app.log.warn({ err: error, page: due.pageId }, 'a scheduled change failed; trying again')
-      return false
     }
   }
 
@@ -138,31 +111,16 @@ class ScheduleRunner {
     if (page === null) return false
     this.results.ok++
     const change = publishes ? 'published' : 'unpublished'
-    log.info({ page: id, public_id: page.publicId, change, late_ms: -due.waitMs }, 'scheduled change')
+    log.info({ page: id, public_id: page.publicId, change, late_ms: due.lateMs }, 'scheduled change')
     return true
   }
 }
 
 /** Publishes and unpublishes pages at the times of their schedules. */
 export default fp(async (app) => {
-  let timer: NodeJS.Timeout | undefined
-  let checksAt = Infinity
-  /** Sets the timer of the next check to `ms` from now, unless one is due sooner. */
-  const checkIn = (ms: number) => {
-    if (checksAt <= clock.now() + ms) return
-    checksAt = clock.now() + ms
-    clearTimeout(timer)
-    timer = setTimeout(async () => await check(), ms).unref() // never rejects
-  }
-  const runner = new ScheduleRunner(app, checkIn)
+  const runner = new ScheduleRunner(app)
   app.addHook('onClose', async () => await runner.idle()) // after the last check
-  const check = runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async (signal) => {
-    clearTimeout(timer)
-    checksAt = Infinity
-    await runner.check(signal)
-  })
-  app.decorate('wakeSchedules', () => checkIn(0))
-  app.addHook('onReady', async () => checkIn(0))
+  runPeriodically(app, { intervalMs: CHECK_INTERVAL_MS }, async (signal) => await runner.check(signal))
 
   addMetrics(app.metrics, {
     landfall_scheduled_changes_total: [

@@ -186,7 +186,6 @@ async function elapse (id: string) {
     UPDATE landing_page_schedules SET publish_at = CASE WHEN publish_at IS NOT NULL THEN now() - interval '2 ms' END,
       unpublish_at = CASE WHEN unpublish_at IS NOT NULL THEN now() - interval '1 ms' END
     WHERE page_id = ${id}::uuid`
-  for (const app of replicas) app.wakeSchedules()
   await until(async () =>
     await database.landingPageSchedule.count({
       where: { pageId: id, OR: [{ publishAt: { not: null } }, { unpublishAt: { not: null } }] }

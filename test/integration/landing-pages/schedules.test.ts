@@ -196,7 +196,6 @@ t.test('after an outage, all changes are made at once, exactly once and in the o
       AND publish_at IS NOT NULL), unpublish_at = CASE WHEN unpublish_at IS NOT NULL THEN now() - interval '1 ms' END
     WHERE publish_at IS NOT NULL AND user_id = ${owner.user.id}`
   )
-  for (const one of [app, ...others]) one.wakeSchedules()
   await until(async () => await read(last.public_id) !== 404 && (await history(first.id)).length === 4)
   const times = []
   for (const { id } of pages.toReversed()) {
@@ -225,7 +224,6 @@ t.test('changes of an account that take long delay no other account', async (t) 
       'user', 'x'
     FROM landing_pages WHERE user_id = ${busy.user.id} OR id = '${calm.id}'`
   )
-  app.wakeSchedules()
   await until(async () => await read(calm.public_id) === 404, 'the other account is on time')
   for (const page of pages) t.equal(await read(page.public_id), '{"v":1}', 'in their order')
   await client.query('COMMIT')

@@ -89,7 +89,6 @@ export const scheduleRoutes: FastifyPluginAsyncTypebox = async (app) => {
     }
     if (times.publishAt === null && times.unpublishAt === null) await remove(request)
     else await untilWritten(request, async () => await set(request, times) || null)
-    app.wakeSchedules()
     return recordOf(times)
   })
 
