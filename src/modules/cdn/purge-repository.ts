@@ -1,15 +1,15 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED,
+import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, CLAIM_SECONDS, IS_NEXT, IS_SETTLED,
   untilUnique } from '../landing-pages/index.ts'
 
 // Purges in the table `outbox`. They have the states of messages (landing-pages/outbox-repository.ts), except
 // that a purge that has failed is not merged with a later one: it is tried until it succeeds.
 
 /** From a purge to the second one, because a cache behind another one may fetch what that still has. */
-const AGAIN_SECONDS = 5
-const GIVE_UP_DAYS = 3
+const AGAIN_MS = 5_000
+const GIVE_UP_MS = 3 * 24 * 60 * 60 * 1000
 
 /** What a purge is about: a page, by the type of its message, a file, or the variants of a picture. */
 export interface Purge {
@@ -36,41 +36,6 @@ const CLAIM = statement<ClaimedPurge>(`
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", ${IS_SETTLED} AS "isClaimed"`)
 
-/**
- * One statement, so that an interruption loses no second purge, and with PostgreSQL's clock, as CLAIM is. Of
- * each page, the last purge that was made or given up is kept, to be shown to the owner.
- */
-const END_CLAIM = statement<{ outcome: 'delivered' | 'retried' | 'failed' }>(`
-  WITH claimed AS (
-    SELECT key, id, target, user_id, page_id, public_id, type, version,
-      target = '${CDN_TARGET}' AND type IN ('page.published', 'page.unpublished') AS is_shown,
-      CASE WHEN :retrySeconds::float8 IS NULL THEN 'delivered'
-        WHEN changed_at > now() - interval '${GIVE_UP_DAYS} days' THEN 'retried' ELSE 'failed' END AS outcome
-    FROM outbox WHERE key = ANY (:keys::bigint[]) AND state = 'sending' AND due_at = :dueAt::timestamptz
-    ORDER BY page_id FOR UPDATE
-  ), retried AS (
-    UPDATE outbox SET due_at = now() + make_interval(secs => :retrySeconds::float8)
-    FROM claimed WHERE outbox.key = claimed.key AND outcome = 'retried'
-  ), second AS (
-    INSERT INTO outbox (id, target, user_id, page_id, public_id, type, version, due_at, settled_at)
-    SELECT id, '${CDN_AGAIN_TARGET}', user_id, page_id, public_id, type, version,
-      now() + interval '${AGAIN_SECONDS} s', now()
-    FROM claimed WHERE target = '${CDN_TARGET}' AND outcome = 'delivered' ORDER BY page_id
-    ON CONFLICT (target, page_id) WHERE state = 'waiting' DO UPDATE SET due_at = excluded.due_at
-  ), shown_before AS (
-    DELETE FROM outbox USING claimed
-    WHERE outbox.target = '${CDN_TARGET}' AND claimed.target = outbox.target
-      AND outbox.page_id = claimed.page_id AND outbox.state IN ('delivered', 'failed')
-      AND outcome <> 'retried'
-  ), shown AS (
-    UPDATE outbox SET state = outcome, due_at = NULL, last_attempt_at = now()
-    FROM claimed WHERE outbox.key = claimed.key AND is_shown AND outcome <> 'retried'
-  ), removed AS (
-    DELETE FROM outbox USING claimed
-    WHERE outbox.key = claimed.key AND NOT is_shown AND outcome <> 'retried'
-  )
-  SELECT outcome FROM claimed`)
-
 // The command line has no Prisma.
 const QUEUE_FILE = statement<{ key: string }>(`
   INSERT INTO outbox (id, target, user_id, page_id, public_id, type, due_at, settled_at)
@@ -82,6 +47,8 @@ const QUEUE_FILE = statement<{ key: string }>(`
 export interface Claim {
   readonly purges: readonly Purge[]
   readonly dueAt: Date
+  /** Returns the time of PostgreSQL's clock, or a moment later. The clock of the process may be wrong. */
+  readonly now: () => number
 }
 
 /**
@@ -90,26 +57,65 @@ export interface Claim {
  * @returns a claim, without purges if all that was due is only frozen; undefined when none is due
  */
 export async function claimPurges (database: Database, limit: number): Promise<Claim | undefined> {
+  const startedAt = performance.now()
   const due = await untilUnique(async () => await database.run(CLAIM, { limit }))
   const purges = due.filter(({ isClaimed }) => isClaimed)
-  return due[0] && { purges, dueAt: purges[0]?.dueAt ?? due[0].dueAt }
+  const dueAt = (purges[0] ?? due[0])?.dueAt
+  if (dueAt === undefined) return undefined
+  const now = () => dueAt.getTime() - CLAIM_SECONDS * 1000 + performance.now() - startedAt
+  return { purges, dueAt, now }
 }
+
+/** What is kept of a page's last purge, to be shown to the owner. */
+const SHOWN = { target: CDN_TARGET, type: { in: ['page.published', 'page.unpublished'] } }
 
 /**
  * Ends a claim: the purges are made, or wait for another attempt, or are given up three days after their
- * change. Purges that another process has claimed since are left alone.
+ * change. Purges that another process has claimed since are left alone. After an interruption, the claim
+ * lapses, and they are made again.
  *
  * @param retrySeconds when the next attempt may begin; null if the purges are made
  * @returns how many were given up
  */
 export async function endClaim (
-  database: Database,
-  { purges, dueAt }: Claim,
+  { outboxMessage }: Database,
+  { purges, dueAt, now }: Claim,
   retrySeconds: number | null
 ): Promise<number> {
-  const keys = purges.map(({ key }) => key)
-  const ended = await database.run(END_CLAIM, { keys, dueAt, retrySeconds })
-  return ended.filter(({ outcome }) => outcome === 'failed').length
+  const claimed = { key: { in: purges.map(({ key }) => key) }, state: 'sending', dueAt }
+  if (retrySeconds !== null) {
+    const isRecent = { changedAt: { gt: new Date(now() - GIVE_UP_MS) } }
+    const data = { dueAt: new Date(now() + retrySeconds * 1000) }
+    await outboxMessage.updateMany({ where: { ...claimed, ...isRecent }, data })
+  }
+  const ended = await outboxMessage.findMany({ where: claimed })
+  if (ended.length === 0) return 0
+  const first = ended.filter(({ target }) => target === CDN_TARGET)
+  const ofPages = { pageId: { in: first.map(({ pageId }) => pageId) } }
+  if (retrySeconds === null) {
+    const again = { target: CDN_AGAIN_TARGET, state: 'waiting' }
+    const times = { dueAt: new Date(now() + AGAIN_MS), settledAt: new Date(now()) }
+    await outboxMessage.createMany({
+      data: first.map(({ id, userId, pageId, publicId, type, version }) => ({
+        id,
+        userId,
+        pageId,
+        publicId,
+        type,
+        version,
+        ...again,
+        ...times
+      })),
+      skipDuplicates: true
+    })
+    await outboxMessage.updateMany({ where: { ...again, ...ofPages }, data: times })
+  }
+  await outboxMessage.deleteMany({ where: { ...SHOWN, ...ofPages, state: { in: ['delivered', 'failed'] } } })
+  const state = retrySeconds === null ? 'delivered' : 'failed'
+  const data = { state, dueAt: null, lastAttemptAt: new Date(now()) }
+  await outboxMessage.updateMany({ where: { ...claimed, ...SHOWN }, data })
+  await outboxMessage.deleteMany({ where: claimed })
+  return retrySeconds === null ? 0 : ended.length
 }
 
 /**

@@ -4,8 +4,8 @@ export { deleteAnyPage, deletePages } from './trash-repository.ts'
 export { listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
-export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, IS_NEXT,
-  IS_SETTLED, measureOverdue, PAGE_EVENTS, queuePages, settleMessages,
+export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, CLAIM_SECONDS,
+  IS_NEXT, IS_SETTLED, measureOverdue, PAGE_EVENTS, queuePages, settleMessages,
   untilUnique } from './outbox-repository.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { default as schedules } from './schedules.ts'

@@ -37,7 +37,7 @@ export const stateSql = (isDeleted: string, isPublished: string): string =>
     ELSE 'page.unpublished' END`
 
 /** How long a claim holds. Longer than an attempt may take. */
-const CLAIM_SECONDS = 30
+export const CLAIM_SECONDS = 30
 
 /** The next step of a row is due, and no earlier row of its page is still under way. */
 export const IS_NEXT =
