@@ -38,7 +38,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   async function findRecord (userId: number, id: string) {
     const asset = await findAsset(database, userId, id)
     if (asset === undefined) throw new NotFoundError()
-    const references = await app.assetReferences.find(userId, id)
+    const references = await app.findReferences(userId, id)
     const record = withReferences(recordOf(asset), references)
     return { record, references, validators: recordValidators(record) }
   }

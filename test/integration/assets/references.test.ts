@@ -226,9 +226,9 @@ t.test('If-Modified-Since is ignored, because the pages that use an asset change
 
 t.test('a page that is written between the check of a deletion and its end is noticed', async (t) => {
   const meanwhile = async (app: FastifyInstance, action: () => Promise<unknown>) => {
-    const find = app.assetReferences.find.bind(app.assetReferences)
+    const find = app.findReferences
     let isFirst = true
-    t.intercept(app.assetReferences, 'find', {
+    t.intercept(app, 'findReferences', {
       value: async (userId: number, id: string) => {
         const uses = await find(userId, id)
         if (isFirst) await action()

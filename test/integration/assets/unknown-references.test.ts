@@ -1,6 +1,6 @@
 import t from 'tap'
-import { indexPages,
-  ReferenceFinder } from '../../../src/modules/landing-pages/references/asset-references.ts'
+import { createReferenceFinder,
+  indexPages } from '../../../src/modules/landing-pages/references/asset-references.ts'
 import { indexPage } from '../../../src/modules/landing-pages/references/reference-repository.ts'
 import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
@@ -146,7 +146,7 @@ t.test('a search that takes too long is a 503, and the next request goes on', as
   await sql(`INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
       SELECT gen_random_uuid(), md5('slow-' || n), ${account.user.id}, '["${asset.url}"]', 'x'
       FROM generate_series(1, 400) n`)
-  t.intercept(app, 'assetReferences', { value: new ReferenceFinder(app.database, 20) })
+  t.intercept(app, 'findReferences', { value: createReferenceFinder(app.database, 20) })
   let left = await unknownPages(account)
   let refusals = 0
   for (;; refusals++) {

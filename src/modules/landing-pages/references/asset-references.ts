@@ -12,51 +12,32 @@ import { findKnownReferences, findUnindexedPages, indexPage,
 
 declare module 'fastify' {
   interface FastifyInstance {
-    assetReferences: ReferenceFinder
+    findReferences: ReturnType<typeof createReferenceFinder>
   }
 }
 
 /** How long a request looks at documents, in milliseconds. */
 const MAX_SEARCH_MS = 3_000
-/** Searches after which a request gives up, because pages were being written, or an older release wrote. */
-const MAX_ATTEMPTS = 5
 const HOUR_MS = 60 * 60 * 1000
 /** A start has more urgent work. */
 const FIRST_AFTER_MS = 60 * 1000
 
-/** Finds the pages that use an asset. */
-export class ReferenceFinder {
-  readonly #database: Database
-  readonly #maxSearchMs: number
-  /** Requests for one account share a search. It may have begun before them, so find() checks the result. */
-  readonly #searches = new SingleFlight<boolean>()
+/**
+ * Creates the function that finds the pages of a user that use an asset. It throws a RetryLaterError (503) if
+ * too many documents of an older release have to be searched; the next request goes on where it stopped.
+ */
+export function createReferenceFinder (database: Database, maxSearchMs = MAX_SEARCH_MS) {
+  /** Requests for one account share a search. */
+  const searches = new SingleFlight<number>()
 
-  constructor (database: Database, maxSearchMs = MAX_SEARCH_MS) {
-    this.#database = database
-    this.#maxSearchMs = maxSearchMs
-  }
-
-  /**
-   * Finds the pages of a user that use an asset.
-   *
-   * @throws {RetryLaterError} 503 if too many documents of an older release have to be searched. The next
-   *   request goes on where this one stopped.
-   */
-  async find (userId: number, assetId: string): Promise<AssetReferences> {
-    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const references = await findKnownReferences(this.#database, userId, assetId)
-      if (references !== undefined) return references
-      const isDone = await this.#searches.run(String(userId), async () => await this.#search(userId))
-      if (!isDone) break
-    }
+  return async (userId: number, assetId: string): Promise<AssetReferences> => {
+    const known = await findKnownReferences(database, userId, assetId)
+    if (known !== undefined) return known
+    const signal = AbortSignal.timeout(maxSearchMs)
+    await searches.run(String(userId), async () => await indexPages(database, { userId, signal }))
+    const found = await findKnownReferences(database, userId, assetId)
+    if (found !== undefined) return found
     throw new RetryLaterError(503, 'The pages are still being searched for the file, try again shortly', 2)
-  }
-
-  /** @returns whether all pages have been searched in time */
-  async #search (userId: number): Promise<boolean> {
-    const timeout = AbortSignal.timeout(this.#maxSearchMs)
-    await indexPages(this.#database, { userId, signal: timeout })
-    return !timeout.aborted
   }
 }
 
@@ -90,7 +71,7 @@ export async function indexPages (
 
 /** Indexes documents of older releases every hour, in one process. */
 export default fp(async (app) => {
-  app.decorate('assetReferences', new ReferenceFinder(app.database))
+  app.decorate('findReferences', createReferenceFinder(app.database))
   const times = { intervalMs: HOUR_MS, extraAfterMs: FIRST_AFTER_MS }
   runInOneProcess(app, { name: 'index_pages', ...times }, async (signal) => {
     const pages = await indexPages(app.database, { signal })
