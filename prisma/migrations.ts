@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { applyMigrations } from '../src/infra/postgres/migrate.ts'
 import { readMigrations } from '../src/infra/postgres/migration-repository.ts'
-import { servePostgresWire } from '../src/infra/pglite/postgres-wire-server.ts'
+import { PostgresWireServer } from '../src/infra/pglite/postgres-wire-server.ts'
 import { NO_FILTERS, withSchemaEngine } from './schema-engine.ts'
 
 export interface NewMigration {
@@ -79,9 +79,10 @@ async function withScratchDatabase<T> (
   const folder = await mkdtemp(join(tmpdir(), 'landfall-'))
   const db = await PGlite.create()
   try {
-    const server = await servePostgresWire(db, join(folder, '.s.PGSQL.5432'), (error) => {
+    const server = new PostgresWireServer(db, (error) => {
       throw error
     })
+    await server.listen(join(folder, '.s.PGSQL.5432'))
     try {
       return await use({ host: folder, port: 5432 })
     } finally {

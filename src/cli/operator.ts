@@ -1,15 +1,11 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import { loadConfig, readEnvironment, type Config } from '../config.ts'
-import { DataDirError, startEmbedded } from '../infra/pglite/embedded.ts'
-import { besideService } from '../infra/pglite/freeze-lock.ts'
+import { besideService, requireEmbedded, withEmbedded } from '../infra/pglite/beside-service.ts'
 import { createCommandConnection, type RedisCommands, type RedisScripts } from '../infra/redis/connections.ts'
 import { withTimeLimit } from '../infra/system/time-limit.ts'
 import { applyMigrations, requireMigrated } from '../infra/postgres/migrate.ts'
-import type { Connection } from '../infra/postgres/connection.ts'
+import { schemaOf, type Connection } from '../infra/postgres/connection.ts'
+import { Database } from '../infra/postgres/database.ts'
 import { withConnection } from '../infra/postgres/pool.ts'
-import type { StatementRunner } from '../infra/postgres/statement.ts'
-import { AdminConnection, ADMIN_SOCKET } from '../infra/pglite/admin-socket.ts'
 import { audit, type AuditFields } from '../infra/telemetry/audit.ts'
 import { createCommandLogger } from '../infra/telemetry/logger.ts'
 import { printProgress } from './output.ts'
@@ -55,51 +51,28 @@ export const progressLog = { info: printProgress, warn: printProgress }
  * @throws {DataDirError} DATA_DIR contains no database, or can't be used
  */
 export async function withDatabase<T> (
-  config: Config,
-  action: (database: StatementRunner) => Promise<T>
+  { DATABASE_URL: url, DATA_DIR: dataDir, CDN_PURGE: cdn }: Config,
+  action: (database: Database) => Promise<T>
 ): Promise<T> {
-  const { DATABASE_URL: url, DATA_DIR: dataDir, CDN_PURGE: cdn } = config
-  const run = async (database: StatementRunner): Promise<T> =>
-    await action({
-      purges: cdn !== undefined,
-      run: async (statement, values) => await database.run(statement, values)
-    })
+  const run = async (connection: Connection): Promise<T> =>
+    await withConnection(
+      connection,
+      async (pool) => await action(new Database(pool, schemaOf(connection), { purges: cdn !== undefined }))
+    )
   if (url !== undefined) {
     await requireMigrated(url, { connectTimeoutMs: TIMEOUT_MS })
-    return await withConnection(url, run)
+    return await run(url)
   }
-  if (!existsSync(join(dataDir, 'postgres'))) {
-    throw new DataDirError(`DATA_DIR ${dataDir} holds no database: this command is for operators, with ` +
-      'the settings of the service. Name another DATA_DIR, set DATABASE_URL, or create one with ' +
-      'npm run landfall -- migrate')
-  }
-  return await withEmbeddedDatabase(dataDir, run, async (connection) => {
-    await applyMigrations(connection, progressLog)
-    return await withConnection(connection, run)
-  })
-}
-
-/**
- * Runs an action on the embedded database in `dataDir`.
- *
- * @param whileServiceRuns if a service uses the database: statements go through its admin socket
- * @param otherwise this process has started the database
- */
-export async function withEmbeddedDatabase<T> (
-  dataDir: string,
-  whileServiceRuns: (service: StatementRunner) => Promise<T>,
-  otherwise: (connection: Connection) => Promise<T>
-): Promise<T> {
-  return await besideService(dataDir, ADMIN_SOCKET, async (socket) => {
-    const connection = new AdminConnection(socket)
-    return await whileServiceRuns(connection).finally(() => connection.close())
-  }, async () => {
-    // Another process has taken over the folder. Further writes could damage the database, so end at once.
-    const embedded = await startEmbedded(dataDir, progressLog, (error) => {
-      throw error
-    })
-    return await otherwise(embedded.connection).finally(async () => await embedded.close())
-  })
+  requireEmbedded(dataDir)
+  return await besideService(
+    dataDir,
+    run,
+    async () =>
+      await withEmbedded(dataDir, progressLog, async (connection) => {
+        await applyMigrations(connection, progressLog)
+        return await run(connection)
+      })
+  )
 }
 
 /**

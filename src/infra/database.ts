@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { Histogram, type Registry } from 'prom-client'
 import fp from 'fastify-plugin'
@@ -9,7 +8,6 @@ import { applyMigrations, requireMigrated } from './postgres/migrate.ts'
 import { BoundedPool, CONNECT } from './postgres/pool.ts'
 import { Reachability } from './postgres/reachability.ts'
 import { isServerFault } from './postgres/unavailable.ts'
-import { serveAdminSocket, ADMIN_SOCKET } from './pglite/admin-socket.ts'
 import { combineQueryHooks, type QueryHook } from './telemetry/query-hooks.ts'
 import { addMetrics } from './telemetry/metrics.ts'
 
@@ -19,8 +17,8 @@ declare module 'fastify' {
     database: Database
     /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
     isDatabaseReachable: () => Promise<boolean>
-    /** Calls a listener after commands, which use the embedded database through this process. */
-    onAdminSocketWrite: (listener: () => void) => void
+    /** Calls a listener when a command has used the embedded database beside this process. */
+    onCommand: (listener: () => void) => void
   }
 }
 
@@ -82,17 +80,15 @@ async function database (app: FastifyInstance): Promise<void> {
     landfall_database_connections_max: ['Limit of connections', () => pool.options.max],
     landfall_database_waiting: ['Statements that wait for a connection', () => pool.waitingCount]
   })
-  const writeListeners: (() => void)[] = []
-  app.decorate('onAdminSocketWrite', (listener) => {
-    writeListeners.push(listener)
+  const commandListeners: (() => void)[] = []
+  app.decorate('onCommand', (listener) => {
+    commandListeners.push(listener)
   })
-  const adminSocket = embedded === undefined ? undefined
-    : await serveAdminSocket(client, join(embedded.connection.host, ADMIN_SOCKET), () => {
-      for (const listener of writeListeners) listener()
-    })
+  await embedded?.serveCommands(() => {
+    for (const listener of commandListeners) listener()
+  })
   app.addHook('onClose', async () => {
     reachability.close()
-    await adminSocket?.close()
     await client.$disconnect()
     if (!pool.ended) await pool.end()
   })

@@ -16,6 +16,9 @@ export type DatabaseKind = 'embedded' | 'postgresql'
 /** The settings that say where the database and the uploads are. */
 export type BackupConfig = Pick<Config, 'DATABASE_URL' | 'DATA_DIR'> & StorePlace
 
+/** For the embedded database, whose messages would stand between those of the progress. */
+export const SILENT = { info () {}, warn () {} }
+
 export interface Progress {
   /** Such as "copying the uploads". A new step begins when the previous one is complete. */
   readonly step: string

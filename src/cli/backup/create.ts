@@ -5,9 +5,9 @@ import type { FileStore } from '../../modules/assets/storage/file-store.ts'
 import { isStorageKey } from '../../modules/assets/storage/storage-key.ts'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { requiresFile, sumBytes, type AssetRows } from './rows.ts'
+import { readAssetRows, requiresFile, sumBytes, type AssetRows } from './rows.ts'
 import { compareUploads, type Report } from './compare.ts'
-import { backedUpSchema, openLiveDatabase, readCopiedRows } from './databases.ts'
+import { backedUpSchema, copyDatabase, kindOf, readCopiedRows, withLiveDatabase } from './databases.ts'
 import { type BackupConfig, BackupError, type DatabaseKind, startStep, UPLOADS,
   type WorkOptions } from './common.ts'
 import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
@@ -79,15 +79,14 @@ async function fillBackup (
   options: WorkOptions
 ): Promise<{ report: BackupReport, manifest: Omit<Manifest, 'files'> }> {
   const { signal } = options
-  const database = openLiveDatabase(config)
-  const { kind } = database
+  const kind = kindOf(config)
   const schema = backedUpSchema(config)
   const uploads = join(backup, UPLOADS)
   await mkdir(uploads, { mode: 0o700 })
 
   await copyUploads(store, uploads, options)
   startStep(options, 'copying the database')
-  await database.copyTo(backup, signal)
+  await copyDatabase(config, backup, signal)
   startStep(options, 'reading the copy of the database')
   const rows = await readCopiedRows(backup, { kind, schema }, signal)
   const missing = await copyMissingUploads(rows, store, uploads, options)
@@ -95,7 +94,7 @@ async function fillBackup (
   const deleted: string[] = []
   if (missing.length > 0) {
     startStep(options, 'checking which assets were deleted during the backup')
-    const rowsNow = await database.readRows(signal)
+    const rowsNow = await withLiveDatabase(config, readAssetRows)
     deleted.push(...missing.filter((key) => !requiresFile(rowsNow, key)))
   }
   for (const key of deleted) rows.delete(key)

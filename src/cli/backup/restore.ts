@@ -3,6 +3,7 @@ import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/prom
 import { join } from 'node:path'
 import { prepareDataDir } from '../../infra/pglite/data-dir.ts'
 import { DataDirBusyError, lockDataDir } from '../../infra/pglite/data-dir-lock.ts'
+import { withEmbedded } from '../../infra/pglite/beside-service.ts'
 import { createInterruptedError, RESTORING } from '../../infra/pglite/embedded.ts'
 import { messageOf, printableAddress } from '../../infra/postgres/connection.ts'
 import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
@@ -11,9 +12,10 @@ import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { readPastSchedules, removeDeletedRows, sumBytes, type AssetRows, type PastSchedule } from './rows.ts'
 import { compareUploads, type Problem, type Report } from './compare.ts'
-import { backedUpSchema, withEmbedded } from './databases.ts'
+import { backedUpSchema, kindOf } from './databases.ts'
 import { createFolderCopy } from './files.ts'
-import { type BackupConfig, BackupError, DATA, DUMP, SECRET, startStep, type WorkOptions } from './common.ts'
+import { type BackupConfig, BackupError, DATA, DUMP, SECRET, SILENT, startStep,
+  type WorkOptions } from './common.ts'
 import { findDamage, readManifest, type Manifest } from './manifest.ts'
 import { loadDump } from './pg-tools.ts'
 import { restoreUploads, withEmptyUploads, withUploads, type Uploads } from './uploads.ts'
@@ -36,7 +38,7 @@ export async function restoreBackup (
   options: WorkOptions = {}
 ): Promise<RestoreReport> {
   const manifest = await readManifest(directory)
-  const kind = config.DATABASE_URL === undefined ? 'embedded' : 'postgresql'
+  const kind = kindOf(config)
   if (manifest.kind !== kind) {
     throw new BackupError(manifest.kind === 'embedded'
       ? `${directory} holds an embedded database, which can't be restored into PostgreSQL: unset DATABASE_URL`
@@ -95,7 +97,7 @@ async function withLockedDataDir<T> (
   const existed = existsSync(dataDir)
   await prepareDataDir(dataDir)
   const lost = new AbortController()
-  const lock = await lockDataDir(dataDir, { info () {} }, (error) => lost.abort(error))
+  const lock = await lockDataDir(dataDir, SILENT, (error) => lost.abort(error))
     .catch((error: Error) => {
       if (!(error instanceof DataDirBusyError)) throw error
       throw new BackupError(
@@ -135,7 +137,7 @@ async function restoreInto (
   await createFolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres'))(signal)
   await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
-  const { rows, pastSchedules } = await withEmbedded(restoring, async (connection) => {
+  const { rows, pastSchedules } = await withEmbedded(restoring, SILENT, async (connection) => {
     await withConnection(connection, renewDatabaseId)
     return {
       rows: await removeDeletedRows(connection, manifest.deleted),

@@ -1,8 +1,10 @@
 import { join } from 'node:path'
-import { requiresFile, sumBytes, type AssetRows } from './rows.ts'
+import { readAssetRows, requiresFile, sumBytes, type AssetRows } from './rows.ts'
 import { compareUploads, type Problem, type Report } from './compare.ts'
 import { areForeign, wrongOwnerMessage } from '../../modules/assets/storage/owner.ts'
-import { openLiveDatabase, readBackedUpRows, type LiveDatabase } from './databases.ts'
+import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
+import { withConnection } from '../../infra/postgres/pool.ts'
+import { readBackedUpRows, withLiveDatabase } from './databases.ts'
 import { type BackupConfig, startStep, UPLOADS, type WorkOptions } from './common.ts'
 import { findDamage, readManifest } from './manifest.ts'
 import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
@@ -27,18 +29,17 @@ export async function verifyService (
   options: WorkOptions = {}
 ): Promise<VerifyReport> {
   return await withUploads(config, async (uploads) => {
-    const database = openLiveDatabase(config)
     startStep(options, 'reading the database')
-    const rows = await database.readRows(options.signal)
+    const rows = await withLiveDatabase(config, readAssetRows)
     const found = await compareUploads(rows, uploads, options)
 
     // An asset may have been uploaded or deleted while the files were read.
     const isSuspicious = ({ kind }: Problem) => kind === 'no file' || kind === 'no row'
-    const rowsNow = found.some(isSuspicious) ? await database.readRows(options.signal) : rows
+    const rowsNow = found.some(isSuspicious) ? await withLiveDatabase(config, readAssetRows) : rows
     const problems: Problem[] = []
     let unfinished = 0
     const isForeign = found.some(({ kind }) => kind === 'no row') &&
-      await belongToAnotherService(database, uploads, rowsNow, options.signal)
+      await belongToAnotherService(config, uploads, rowsNow)
     for (const problem of found) {
       if (problem.kind === 'no file' && !requiresFile(rowsNow, problem.key)) continue
       if (problem.kind === 'no row') {
@@ -58,13 +59,18 @@ export async function verifyService (
 
 /** Whether the service would refuse to remove files without a row. */
 async function belongToAnotherService (
-  database: LiveDatabase,
+  config: BackupConfig,
   { store }: Uploads,
-  rows: AssetRows,
-  signal: AbortSignal | undefined
+  rows: AssetRows
 ): Promise<boolean> {
   const owner = await store.owner()
-  if (owner !== undefined && owner === await database.readId(signal)) return false
+  if (owner !== undefined) {
+    const { id } = await withLiveDatabase(
+      config,
+      async (connection) => await withConnection(connection, identifyDatabase)
+    )
+    if (owner === id) return false
+  }
   return await areForeign(store, owner, async (keys) => new Set(keys.filter((key) => rows.has(key))))
 }
 

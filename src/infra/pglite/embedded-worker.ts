@@ -1,42 +1,43 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
-import { serveFreezeLock } from './freeze-lock.ts'
-import { servePostgresWire } from './postgres-wire-server.ts'
+import { PostgresWireServer } from './postgres-wire-server.ts'
 
 // Runs the embedded PostgreSQL in a worker thread, so that its statements don't block the event loop.
 
 /** The input from embedded.ts. */
 export interface WorkerInput {
   /** The folder of the database. It is created if it doesn't exist. */
-  folder: string
-  /** The sockets to serve. Without them, the thread only creates the database. */
-  sockets?: { readonly wire: string, readonly freeze: string }
+  readonly folder: string
+  /** The sockets for the service and for commands. Without them, the thread only creates the database. */
+  readonly sockets?: { readonly service: string, readonly commands: string }
 }
+
+/** `serveCommands` opens the socket for commands, and `close` closes everything. */
+export type ToWorker = 'serveCommands' | 'close'
+/** The outcomes, and `used` each time when a command has used the database. */
+export type FromWorker = 'created' | 'ready' | 'servesCommands' | 'used' | 'closed'
 
 const port = parentPort
 if (port === null) throw new Error('This file must run in a worker thread')
+const tell = (message: FromWorker) => port.postMessage(message)
+/** An uncaught error ends the thread. */
+const fail = (error: unknown) =>
+  setImmediate(() => {
+    throw error
+  })
 
 const { folder, sockets } = workerData as WorkerInput
 const db = await PGlite.create({ dataDir: folder })
 if (sockets === undefined) {
   await db.close()
-  port.postMessage('created')
+  tell('created')
 } else {
-  const server = await servePostgresWire(db, sockets.wire, (error) =>
-    setImmediate(() => {
-      throw error
-    }))
-  const freezeLock = await serveFreezeLock(db, sockets.freeze)
-  port.once('message', () => { // always 'close'
-    freezeLock.close()
-      .then(async () => await server.close())
-      .then(async () => await db.close())
-      .then(() => {
-        port.postMessage('closed')
-      }, (error: unknown) =>
-        setImmediate(() => {
-          throw error
-        }))
+  const server = new PostgresWireServer(db, fail)
+  await server.listen(sockets.service)
+  port.on('message', (message: ToWorker) => {
+    if (message === 'serveCommands') {
+      server.listen(sockets.commands, () => tell('used')).then(() => tell('servesCommands'), fail)
+    } else server.close().then(async () => await db.close()).then(() => tell('closed'), fail)
   })
-  port.postMessage('ready')
+  tell('ready')
 }

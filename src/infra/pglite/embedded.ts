@@ -6,9 +6,8 @@ import { extname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { closeToOthers, DataDirError, PRIVATE, prepareDataDir, type DataDirLog } from './data-dir.ts'
 import { lockDataDir } from './data-dir-lock.ts'
-import { FREEZE_SOCKET } from './freeze-lock.ts'
 import { makeFolder } from '../system/fs-utils.ts'
-import type { WorkerInput } from './embedded-worker.ts'
+import type { FromWorker, ToWorker, WorkerInput } from './embedded-worker.ts'
 
 export { DataDirError, embeddedSecret } from './data-dir.ts'
 
@@ -18,13 +17,21 @@ export { DataDirError, embeddedSecret } from './data-dir.ts'
 export interface EmbeddedDatabase {
   /** The folder of the socket, which only this user can enter, and the port in the socket's name. */
   readonly connection: { readonly host: string, readonly port: number }
+  /**
+   * Lets commands, which are other processes, use the database, too (beside-service.ts).
+   *
+   * @param onUse called when a command may have changed something
+   */
+  serveCommands(onUse: () => void): Promise<void>
   /** Writes everything to the folder and releases its lock. */
   close(): Promise<void>
 }
 
 /** The folder in DATA_DIR in which a backup is being restored. */
 export const RESTORING = 'restoring'
+/** The ports in the names of the sockets for the service and for commands. */
 const PORT = 5432
+export const COMMAND_PORT = 5433
 const CLOSE_TIMEOUT_MS = 5_000
 /** The longest path of a Unix socket that every system allows, in bytes (macOS). */
 const MAX_SOCKET_PATH = 103
@@ -69,7 +76,7 @@ export async function startEmbedded (
     await closeToOthers(dataDir, folder, log)
     const database = startWorker({
       folder,
-      sockets: { wire: socketPath(host), freeze: join(host, FREEZE_SOCKET) }
+      sockets: { service: socketPath(host), commands: socketPath(host, COMMAND_PORT) }
     })
     worker = database
     await message(database, 'ready')
@@ -82,11 +89,18 @@ export async function startEmbedded (
 
     return {
       connection: { host, port: PORT },
+      async serveCommands (onUse) {
+        database.on('message', (text: FromWorker) => {
+          if (text === 'used') onUse()
+        })
+        tell(database, 'serveCommands')
+        await message(database, 'servesCommands')
+      },
       async close () {
         try {
           if (!ended) {
             ended = true
-            database.postMessage('close')
+            tell(database, 'close')
             // A long statement must not delay the shutdown. Committed data is safe without closing.
             const timer = setTimeout(() => {
               database.terminate().catch(() => {})
@@ -135,13 +149,19 @@ function startWorker (workerData: WorkerInput): Worker {
   return new Worker(bootstrap, { eval: true, workerData, execArgv: [] })
 }
 
-/** Waits for the next message of a worker. */
-async function message (worker: Worker, expected: 'created' | 'ready' | 'closed'): Promise<void> {
+const tell = (worker: Worker, message: ToWorker): void => worker.postMessage(message)
+
+/** Waits for a message of a worker. */
+async function message (worker: Worker, expected: FromWorker): Promise<void> {
   const exited = once(worker, 'exit').then(() => {
     throw new Error('its thread exited unexpectedly')
   })
-  const [text] = await Promise.race([once(worker, 'message'), exited])
-  if (text !== expected) throw new Error(`its thread was ${text} instead of ${expected}`)
+  const told = new Promise<void>((resolve) => {
+    worker.on('message', (text: FromWorker) => {
+      if (text === expected) resolve()
+    })
+  })
+  await Promise.race([told, exited])
 }
 
 /** Creates a folder that only its owner can enter, and removes the folder of a killed process. */
@@ -161,6 +181,5 @@ async function removeSocketFolder (dataDir: string, folder: string): Promise<voi
   await rm(join(dataDir, 'socket-folder'), { force: true })
 }
 
-function socketPath (folder: string): string {
-  return join(folder, `.s.PGSQL.${PORT}`)
-}
+/** The path at which clients of PostgreSQL look for a socket. */
+export const socketPath = (folder: string, port = PORT): string => join(folder, `.s.PGSQL.${port}`)

@@ -1,91 +1,125 @@
-import type { Socket } from 'node:net'
+import { once } from 'node:events'
+import { chmod } from 'node:fs/promises'
+import { createServer, type Socket } from 'node:net'
 import type { PGlite } from '@electric-sql/pglite'
-import { servePrivately, type PrivateSocketServer } from './private-socket.ts'
 
-// PostgreSQL's protocol for PGlite, which has a single session. Connections are served one after another,
-// because the transactions of two connections would mix in one session.
+// PostgreSQL's protocol for PGlite. PGlite has a single session, which all connections share: one has it at a
+// time, until its transaction ends. Prepared statements are shared, too.
 
 /** Protocol version 3.0, which identifies the startup message, the only message without a type. */
 const STARTUP = 196608
 const TERMINATE = 'X'.charCodeAt(0)
 const READY_FOR_QUERY = 'Z'.charCodeAt(0)
+/** In a ReadyForQuery: no transaction is open. */
+const IDLE = 'I'.charCodeAt(0)
 /** Parse, Bind, Describe, Execute, Close and Flush. ReadyForQuery follows only after a Sync. */
 const EXTENDED = new Set([...'PBDECH'].map((type) => type.charCodeAt(0)))
 const SYNC = Uint8Array.of('S'.charCodeAt(0), 0, 0, 0, 4)
+const ROLLBACK = Buffer.from('Q\0\0\0\x0dROLLBACK\0')
+/** How long a transaction may be idle. The other connections wait for its end. */
+const IDLE_LIMIT_MS = 30_000
 
-/**
- * Serves PostgreSQL's protocol on a Unix socket.
- *
- * @param onFailure called if the database fails; it can't be used after that
- */
-export async function servePostgresWire (
-  db: PGlite,
-  path: string,
-  onFailure: (error: unknown) => void
-): Promise<PrivateSocketServer> {
-  let last: Promise<void> = Promise.resolve()
-  const server = await servePrivately(path, (socket) => {
-    last = last.then(async () => await serveConnection(db, socket)).catch(onFailure)
-  })
-  return {
-    async close () {
-      await server.close()
-      await last
-    }
+/** Serves PostgreSQL's protocol on Unix sockets that only the user of this process can connect to. */
+export class PostgresWireServer {
+  readonly #db: PGlite
+  readonly #onFailure: (error: unknown) => void
+  readonly #servers: ReturnType<typeof createServer>[] = []
+  /** The open connections, and the promises of their ends. */
+  readonly #connections = new Map<Socket, Promise<void>>()
+
+  /** @param onFailure called if the database fails; it can't be used after that */
+  constructor (db: PGlite, onFailure: (error: unknown) => void) {
+    this.#db = db
+    this.#onFailure = onFailure
   }
-}
 
-async function serveConnection (db: PGlite, socket: Socket): Promise<void> {
-  try {
-    let isStartup = true
-    for await (const message of messages(socket)) {
-      if (!isStartup && message[0] === TERMINATE) break
-      const send = (bytes: Buffer) => {
-        if (socket.writable) socket.write(bytes)
+  /** @param onTurn called when a connection to this socket has done something, before the client knows */
+  async listen (path: string, onTurn = (): void => {}): Promise<void> {
+    const server = createServer((socket) => {
+      socket.on('error', () => {}) // the iteration below ends
+      const end = this.#serve(socket, onTurn).catch(this.#onFailure)
+      this.#connections.set(socket, end)
+    })
+    this.#servers.push(server)
+    server.listen(path)
+    await once(server, 'listening')
+    await chmod(path, 0o600)
+  }
+
+  /** Closes the listeners and all connections. */
+  async close (): Promise<void> {
+    for (const server of this.#servers) server.close()
+    for (const socket of this.#connections.keys()) socket.destroy()
+    await Promise.all(this.#connections.values())
+  }
+
+  async #serve (socket: Socket, onTurn: () => void): Promise<void> {
+    const input = messages(socket)
+    try {
+      for await (const first of input) {
+        if (first[0] === TERMINATE) break
+        await this.#db.runExclusive(async () => await this.#takeTurn(socket, first, input, onTurn))
       }
-      const receive = !isStartup && EXTENDED.has(message[0] as number) ? withoutReady(send) : send
-      isStartup = false
-      await db.runExclusive(async () => {
-        // A copy, because PGlite reuses the memory.
-        await db.execProtocolRawStream(message, { onRawData: (bytes) => receive(Buffer.from(bytes)) })
-      })
+    } catch (error) {
+      if (!socket.destroyed) throw error
+    } finally {
+      socket.destroy()
+      this.#connections.delete(socket)
     }
-  } catch (error) {
-    if (!socket.destroyed) throw error
-  } finally {
-    socket.destroy()
+    // Otherwise the next connection would find what the earlier ones have set and prepared.
+    if (this.#connections.size === 0) await this.#db.exec('DISCARD ALL')
   }
-  await resetSession(db)
-}
 
-/**
- * Drops ReadyForQuery messages. After an error, PGlite sends one too early and another one after the Sync.
- * The client would take the second one for the end of its next statement.
- */
-function withoutReady (send: (bytes: Buffer) => void): (bytes: Buffer) => void {
-  let rest: Buffer = Buffer.alloc(0)
-  return (bytes) => {
-    rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
-    let from = 0
-    let at = 0
-    while (rest.length >= at + 5 && rest.length >= at + 1 + rest.readUInt32BE(at + 1)) {
-      const end = at + 1 + rest.readUInt32BE(at + 1)
-      if (rest[at] === READY_FOR_QUERY) {
-        if (at > from) send(rest.subarray(from, at))
-        from = end
+  /** Answers messages until no transaction is open. If the connection ends before, rolls it back. */
+  async #takeTurn (
+    socket: Socket,
+    first: Uint8Array,
+    input: AsyncGenerator<Uint8Array>,
+    onTurn: () => void
+  ): Promise<void> {
+    let isIdle = false
+    try {
+      for (let message: Uint8Array | undefined = first; message !== undefined;) {
+        isIdle = await this.#respond(socket, message, onTurn)
+        if (isIdle) return
+        const limit = setTimeout(() => socket.destroy(), IDLE_LIMIT_MS)
+        const { value } = await input.next().finally(() => clearTimeout(limit))
+        message = value?.[0] === TERMINATE ? undefined : value
       }
-      at = end
+    } finally {
+      if (!isIdle) {
+        socket.destroy() // PGlite would pass on these responses, too
+        await this.#db.execProtocolRaw(SYNC, { throwOnError: false })
+        await this.#db.execProtocolRaw(ROLLBACK)
+      }
     }
-    if (at > from) send(rest.subarray(from, at))
-    rest = rest.subarray(at)
   }
-}
 
-/** Resets the session for the next connection, even if the last one ended within a transaction. */
-async function resetSession (db: PGlite): Promise<void> {
-  await db.runExclusive(async () => await db.execProtocolRaw(SYNC, { throwOnError: false }))
-  await db.exec('ROLLBACK')
-  await db.exec('DISCARD ALL')
+  /** Answers a message. Returns whether no transaction is open afterwards. */
+  async #respond (socket: Socket, message: Uint8Array, onTurn: () => void): Promise<boolean> {
+    const isExtended = EXTENDED.has(message[0] as number)
+    let isIdle = false
+    let rest: Buffer = Buffer.alloc(0)
+    const receive = (bytes: Buffer): void => {
+      rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
+      const passed: Buffer[] = []
+      while (rest.length >= 5 && rest.length > rest.readUInt32BE(1)) {
+        const part = rest.subarray(0, 1 + rest.readUInt32BE(1))
+        rest = rest.subarray(part.length)
+        const isReady = part[0] === READY_FOR_QUERY
+        // After an error, PGlite sends one too early and another one after the Sync, which the client would
+        // take for the end of its next statement.
+        if (isReady && isExtended) continue
+        if (isReady) isIdle = part[5] === IDLE
+        passed.push(part)
+      }
+      if (isIdle) onTurn()
+      if (socket.writable) socket.write(Buffer.concat(passed))
+    }
+    // A copy, because PGlite reuses the memory.
+    await this.#db.execProtocolRawStream(message, { onRawData: (bytes) => receive(Buffer.from(bytes)) })
+    return isIdle
+  }
 }
 
 /** Splits the bytes of a connection into messages, including their headers. */

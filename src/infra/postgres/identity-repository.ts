@@ -3,7 +3,7 @@ import { statement, type StatementRunner } from './statement.ts'
 
 const FIRST_MIGRATION = 'SELECT id FROM _prisma_migrations ORDER BY started_at, id LIMIT 1'
 
-// Statements, because the command line runs them, too, without Prisma.
+// Prisma's schema contains neither its own table nor PostgreSQL's functions.
 const IDENTIFY = statement<
   { migration: string | null, oid: string, isStandby: boolean, canReadControl: boolean }
 >(`
@@ -13,7 +13,7 @@ const IDENTIFY = statement<
     pg_is_in_recovery() AS "isStandby",
     has_function_privilege('pg_control_system()', 'EXECUTE') AS "canReadControl"`)
 
-// A statement for the command line. It fails without the privilege, so it isn't a part of the one above.
+// It fails without the privilege, so it isn't a part of the one above. Prisma can't call functions.
 const SYSTEM_IDENTIFIER = statement<{ id: string }>(`
   SELECT system_identifier::text AS id FROM pg_control_system()`)
 

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
-import { connectionOptions, messageOf, printableAddress, schemaOf, type Connection } from './connection.ts'
-import { checksumOf, indexOf, readMigrations, type Migration, CREATE_HISTORY, MigrationError,
+import { messageOf, schemaOf, type Connection } from './connection.ts'
+import { checksumOf, indexOf, readMigrations, type Migration, CREATE_HISTORY,
   pendingMigrations } from './migration-repository.ts'
-import { positional, type Statement, type StatementRunner, type Values } from './statement.ts'
+import { MigrationError, withMigrationSession, type MigrationSession } from './migration-session.ts'
 
 // Applies the migrations at start: docs/adr/0006-migrations-at-start.md.
 
@@ -32,8 +31,6 @@ const LOCK_PROGRESS_MS = 5000
 const TABLE_LOCK_TIMEOUT_MS = 500
 /** Time in which those statements run before the next attempt. */
 const TABLE_LOCK_RETRY_MS = 1000
-/** For all statements except the migrations, which may take long, for example to build an index. */
-const STATEMENT_TIMEOUT_MS = 30_000
 
 /**
  * Applies the pending migrations of a database, each one in a transaction, except those that build an index
@@ -89,65 +86,6 @@ export async function requireMigrated (connection: Connection, options: MigrateO
   const names = pending.map(({ name }) => name).join(', ')
   throw new MigrationError(`The database lacks ${pending.length === 1 ? 'migration' : 'migrations'} ` +
     `${names}: run npm run landfall -- migrate, or set MIGRATE_ON_START=true`)
-}
-
-/** One connection, because an advisory lock and a transaction belong to the connection. */
-class MigrationSession implements StatementRunner {
-  readonly #client: pg.Client
-
-  constructor (client: pg.Client) {
-    this.#client = client
-  }
-
-  /** The id of PostgreSQL's process for this connection, as the connection's greeting has it. */
-  get processId (): number | undefined {
-    return (this.#client as { processID?: number }).processID
-  }
-
-  async run<Row> (statement: Statement<Row>, values?: Values): Promise<Row[]> {
-    return await this.query(statement.text, positional(statement, values)) as Row[]
-  }
-
-  async query (text: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
-    const config = { text, values: [...values], query_timeout: STATEMENT_TIMEOUT_MS }
-    return (await this.#client.query<Record<string, unknown>>(config)).rows
-  }
-
-  /** Runs several statements as one message, without a time limit. */
-  async runScript (sql: string): Promise<void> {
-    await this.#client.query(sql)
-  }
-}
-
-/**
- * Runs `action` on one connection. Works on a database of any release, also on an empty one.
- *
- * @throws {MigrationError} if the database can't be reached, or the action fails
- */
-export async function withMigrationSession<T> (
-  connection: Connection,
-  { connectTimeoutMs = 10_000 }: MigrateOptions,
-  action: (session: MigrationSession) => Promise<T>
-): Promise<T> {
-  let client: pg.Client | undefined
-  try {
-    client = new pg.Client({
-      ...connectionOptions(connection),
-      application_name: 'landfall-migrate',
-      connectionTimeoutMillis: connectTimeoutMs,
-      keepAlive: true
-    })
-    client.on('error', () => {}) // the next statement fails with the reason
-    await client.connect()
-    return await action(new MigrationSession(client))
-  } catch (error) {
-    if (error instanceof MigrationError) throw error
-    throw new MigrationError(`${printableAddress(connection)} can't be used: ${messageOf(error)}`, {
-      cause: error
-    })
-  } finally {
-    await client?.end().catch(() => {})
-  }
 }
 
 /**

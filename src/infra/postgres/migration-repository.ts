@@ -1,15 +1,10 @@
-import { messageOf } from './connection.ts'
-import { statement, type StatementRunner } from './statement.ts'
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import { messageOf } from './connection.ts'
+import { MigrationError, type MigrationSession } from './migration-session.ts'
 
 // The applied migrations of a database. They are in Prisma's table `_prisma_migrations`, which the service
 // writes exactly as `prisma migrate deploy` does, so that both can be used on one database.
-
-/** The database can't be migrated. `message` is one line for the operator. */
-export class MigrationError extends Error {
-  override readonly name = 'MigrationError'
-}
 
 /** The table that exists while a backup is being restored. */
 export const RESTORE_MARK = 'landfall_restoring'
@@ -27,10 +22,9 @@ export const CREATE_HISTORY = `
     applied_steps_count INTEGER NOT NULL DEFAULT 0
   )`
 
-// Prisma is not connected yet when the migrations are applied.
-const FIND_TABLES = statement<{ hasHistory: boolean, isRestoring: boolean }>(`
+const FIND_TABLES = `
   SELECT to_regclass('_prisma_migrations') IS NOT NULL AS "hasHistory",
-    to_regclass('${RESTORE_MARK}') IS NOT NULL AS "isRestoring"`)
+    to_regclass('${RESTORE_MARK}') IS NOT NULL AS "isRestoring"`
 
 interface AppliedMigration {
   readonly name: string
@@ -39,10 +33,9 @@ interface AppliedMigration {
   readonly logs: string | null
 }
 
-// Prisma's schema doesn't contain its own table.
-const LIST_APPLIED = statement<AppliedMigration>(`
+const LIST_APPLIED = `
   SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS "isFinished", logs
-  FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at`)
+  FROM _prisma_migrations WHERE rolled_back_at IS NULL ORDER BY started_at`
 
 /** A migration of this release or of the database. `state` is for the operator. */
 export interface MigrationState {
@@ -54,11 +47,12 @@ export interface MigrationState {
 /**
  * Lists all migrations with their states, in order.
  *
+ * @param session undefined for a database that hasn't been created yet
  * @throws {MigrationError} if a restore was interrupted
  */
-export async function migrationStates (database: StatementRunner): Promise<MigrationState[]> {
+export async function migrationStates (session?: MigrationSession): Promise<MigrationState[]> {
   const known = await readMigrations()
-  const applied = new Map((await readHistory(database)).map((row) => [row.name, row]))
+  const applied = new Map((await readHistory(session)).map((row) => [row.name, row]))
   const names = [...new Set([...known.map(({ name }) => name), ...applied.keys()])].sort()
   return names.map((name) => {
     const migration = known.find((one) => one.name === name)
@@ -78,11 +72,11 @@ export async function migrationStates (database: StatementRunner): Promise<Migra
  * @throws {MigrationError} if an earlier migration failed or was edited, or a restore was interrupted
  */
 export async function pendingMigrations (
-  database: StatementRunner,
+  session?: MigrationSession,
   migrations?: readonly Migration[]
 ): Promise<Migration[]> {
   const known = migrations ?? await readMigrations()
-  const rows = await readHistory(database)
+  const rows = await readHistory(session)
   // Another process may be building an index, or has been interrupted. It can be built again.
   const indexes =
     new Set(known.filter((migration) => indexOf(migration) !== undefined).map(({ name }) => name))
@@ -99,13 +93,13 @@ export async function pendingMigrations (
   return known.filter(({ name }) => !applied.has(name))
 }
 
-async function readHistory (database: StatementRunner): Promise<AppliedMigration[]> {
-  const [tables] = await database.run(FIND_TABLES)
+async function readHistory (session: MigrationSession | undefined): Promise<AppliedMigration[]> {
+  const [tables] = await session?.query<{ hasHistory: boolean, isRestoring: boolean }>(FIND_TABLES) ?? []
   if (tables?.isRestoring === true) {
     throw new MigrationError('A restore into this database was interrupted: empty the database and the ' +
       'uploads, and restore again')
   }
-  return tables?.hasHistory === true ? await database.run(LIST_APPLIED) : []
+  return tables?.hasHistory === true ? await session?.query<AppliedMigration>(LIST_APPLIED) ?? [] : []
 }
 
 function createUnfinishedError (row: AppliedMigration): MigrationError {

@@ -15,6 +15,8 @@ export interface PoolSettings {
   timeoutMs: number
   /** Called for each statement, and for each wait for a connection. */
   queryHook?: QueryHook | undefined
+  /** Whether `run` prepares statements. Default: true. */
+  prepares?: boolean
 }
 
 /** The text that query hooks receive when the pool waits for a connection. */
@@ -23,12 +25,15 @@ export const CONNECT = 'CONNECT'
 /** Time limit of a statement of the command line. It is long, because no request waits for it. */
 const COMMAND_TIMEOUT_MS = 30_000
 
-/** Opens one connection for `action`, and closes it afterwards. */
+/**
+ * Opens one connection for `action`, and closes it afterwards. It prepares no statements: beside a service on
+ * an embedded database, it would take their names.
+ */
 export async function withConnection<T> (
   connection: Connection,
   action: (database: BoundedPool) => Promise<T>
 ): Promise<T> {
-  const pool = new BoundedPool({ connection, max: 1, timeoutMs: COMMAND_TIMEOUT_MS })
+  const pool = new BoundedPool({ connection, max: 1, timeoutMs: COMMAND_TIMEOUT_MS, prepares: false })
   pool.on('error', () => {}) // the next statement reports the error
   return await action(pool).finally(async () => await pool.end())
 }
@@ -42,11 +47,12 @@ type SendQuery = (query: pg.QueryConfig) => Promise<pg.QueryResult>
 export class BoundedPool extends pg.Pool implements StatementRunner {
   readonly #timeoutMs: number
   readonly #queryHook: QueryHook | undefined
+  readonly #prepares: boolean
   /** The names of statements that failed because they were prepared. */
   readonly #unprepared = new Set<string>()
 
   /** @throws {Error} if the connection URL is invalid; the message doesn't contain the URL */
-  constructor ({ connection, max, timeoutMs, queryHook }: PoolSettings) {
+  constructor ({ connection, max, timeoutMs, queryHook, prepares = true }: PoolSettings) {
     super({
       ...connectionOptions(connection),
       max,
@@ -60,6 +66,7 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
     })
     this.#timeoutMs = timeoutMs
     this.#queryHook = queryHook
+    this.#prepares = prepares
     // Without a listener, an error of a connection that the server closes would end the process.
     this.on('connect', (client) => client.on('error', () => {}))
     // Prisma's adapter passes a configuration. Of pg's other signatures, only a plain text is supported.
@@ -86,7 +93,7 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
     const { text, name } = statement
     const query = { text, values: positional(statement, values), types: TYPES }
     return await this.#withConnection(async (send) => {
-      if (this.#unprepared.has(name)) return (await send(query)).rows
+      if (!this.#prepares || this.#unprepared.has(name)) return (await send(query)).rows
       try {
         return (await send({ ...query, name })).rows
       } catch (error) {

@@ -13,7 +13,7 @@ export interface Statement<Row> {
   readonly row?: Row
 }
 
-/** Runs statements, for example on a pool or through the admin socket of a running service. */
+/** Runs statements, for example on a pool. */
 export interface StatementRunner {
   /** Whether a change of what readers get also queues a purge of the CDN (CDN_PURGE). */
   readonly purges?: boolean
@@ -23,8 +23,8 @@ export interface StatementRunner {
   run<Row>(statement: Statement<Row>, values?: Values): Promise<Row[]>
 }
 
-/** Values of parameters by name; an array, in order, for the admin socket, which sends no names. */
-export type Values = Readonly<Record<string, unknown>> | readonly unknown[]
+/** Values of parameters by name. */
+export type Values = Readonly<Record<string, unknown>>
 
 /** A colon and a name, but not the cast `::uuid`; or a quoted text, in which nothing is a parameter. */
 const PARAMETER = /'[^']*'|(?<!:):([a-z]\w*)/gi
@@ -57,9 +57,8 @@ export const isUniqueViolation = (error: unknown): boolean =>
 
 /** Returns values in the order of the placeholders. @throws {TypeError} if one is missing */
 export function positional ({ parameters }: Statement<unknown>, values: Values = {}): unknown[] {
-  if (Array.isArray(values)) return [...values]
   return parameters.map((name) => {
-    const value = (values as Readonly<Record<string, unknown>>)[name]
+    const value = values[name]
     if (value === undefined) throw new TypeError(`The parameter ${name} of a statement has no value`)
     return value
   })

@@ -2,8 +2,8 @@ import { createHash, randomBytes } from 'node:crypto'
 import pg from 'pg'
 import t from 'tap'
 import { applyMigrations, requireMigrated } from '../../../src/infra/postgres/migrate.ts'
-import { readMigrations, type Migration,
-  MigrationError } from '../../../src/infra/postgres/migration-repository.ts'
+import { readMigrations, type Migration } from '../../../src/infra/postgres/migration-repository.ts'
+import { MigrationError } from '../../../src/infra/postgres/migration-session.ts'
 import { createDatabase, type Teardown } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 

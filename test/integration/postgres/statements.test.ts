@@ -17,8 +17,8 @@ interface Item {
   at: Date
 }
 
-const FIND = statement<Item>('SELECT id, text, big, at FROM items WHERE id = $1')
-const INSERT = statement<Item>('INSERT INTO items (id, text) VALUES ($1, $2) RETURNING id, text, big, at')
+const FIND = statement<Item>('SELECT id, text, big, at FROM items WHERE id = :id')
+const INSERT = statement<Item>('INSERT INTO items (id, text) VALUES (:id, :text) RETURNING id, text, big, at')
 const PREPARED = statement<
   { statement: string }
 >('SELECT statement FROM pg_prepared_statements ORDER BY prepare_time')
@@ -47,12 +47,12 @@ async function openWithTable (t: Teardown, max = 1): Promise<{ pool: BoundedPool
 t.test('values are returned as they were sent, in the types that Prisma returns', async (t) => {
   const { pool } = await openWithTable(t)
   const at = new Date('2026-01-02T03:04:05.678Z')
-  t.same(await pool.run(FIND, [1]), [{ id: 1, text: 'one', big: 9007199254740993n, at }])
-  t.same(await pool.run(FIND, [2]), [])
+  t.same(await pool.run(FIND, { id: 1 }), [{ id: 1, text: 'one', big: 9007199254740993n, at }])
+  t.same(await pool.run(FIND, { id: 2 }), [])
   const echo = statement<
     Record<string, unknown>
-  >('SELECT $1::text AS text, $2::text[] AS list, $3::bytea AS bytes, $4::timestamptz AS at, $5::text[] AS ' +
-    'nothing')
+  >('SELECT :text::text AS text, :list::text[] AS list, :bytes::bytea AS bytes, :at::timestamptz AS at, ' +
+    ':nothing::text[] AS nothing')
   const sent = {
     text: '{"a":"\\u0000 € \u{1f600}\'"}',
     list: ['"a"', 'b\\', 'c,{d}', 'NULL', ''],
@@ -60,20 +60,20 @@ t.test('values are returned as they were sent, in the types that Prisma returns'
     at: new Date('1999-12-31T23:59:59.999Z'),
     nothing: null
   }
-  t.same(await pool.run(echo, Object.values(sent)), [sent])
+  t.same(await pool.run(echo, sent), [sent])
 })
 
 t.test('statements work after others have failed to execute or to parse', async (t) => {
   const { pool, url } = await openWithTable(t)
   const later = statement<{ n: number }>('SELECT n FROM later')
   for (let n = 0; n < 3; n++) {
-    await t.rejects(pool.run(INSERT, [1, 'again']), { code: '23505' })
-    await t.rejects(pool.run(FIND, ['no number']), { code: '22P02' })
-    await t.rejects(pool.run(later, []), { code: '42P01' })
-    t.same((await pool.run(FIND, [1])).map(({ text }) => text), ['one'])
+    await t.rejects(pool.run(INSERT, { id: 1, text: 'again' }), { code: '23505' })
+    await t.rejects(pool.run(FIND, { id: 'no number' }), { code: '22P02' })
+    await t.rejects(pool.run(later), { code: '42P01' })
+    t.same((await pool.run(FIND, { id: 1 })).map(({ text }) => text), ['one'])
   }
   await query(url, 'CREATE TABLE later AS SELECT 7 AS n')
-  t.same(await pool.run(later, []), [{ n: 7 }])
+  t.same(await pool.run(later), [{ n: 7 }])
 })
 
 t.test('changing a column type while statements run causes no error and no duplicate write', async (t) => {
@@ -81,9 +81,9 @@ t.test('changing a column type while statements run causes no error and no dupli
   const state = { changing: true, written: 1 }
   const work = async () => {
     while (state.changing) {
-      t.equal((await pool.run(FIND, [1]))[0]?.text, 'one')
+      t.equal((await pool.run(FIND, { id: 1 }))[0]?.text, 'one')
       const id = ++state.written
-      t.equal((await pool.run(INSERT, [id, `${id}`]))[0]?.text, `${id}`)
+      t.equal((await pool.run(INSERT, { id, text: `${id}` }))[0]?.text, `${id}`)
     }
   }
   const workers = Array.from({ length: 8 }, work)
@@ -105,10 +105,12 @@ t.test('a statement is no longer prepared after its name was lost or already tak
   for (const [what, loss] of Object.entries(losses)) {
     const pool = open(t, url)
     // A name can be lost only after its first use, and taken only before it.
-    if (what === 'lost') await pool.run(FIND, [1])
+    if (what === 'lost') await pool.run(FIND, { id: 1 })
     await pool.query(loss)
-    for (let n = 0; n < 3; n++) t.same((await pool.run(FIND, [1])).map(({ text }) => text), ['one'], what)
-    const prepared = (await pool.run(PREPARED, [])).map(({ statement }) => statement)
+    for (let n = 0; n < 3; n++) {
+      t.same((await pool.run(FIND, { id: 1 })).map(({ text }) => text), ['one'], what)
+    }
+    const prepared = (await pool.run(PREPARED)).map(({ statement }) => statement)
     t.notOk(prepared.includes(FIND.text), `${what}: it is not prepared after that`)
   }
 })
@@ -119,8 +121,8 @@ t.test('?schema= selects the schema of the tables', async (t) => {
   await query(url, `CREATE SCHEMA other; ${change}`)
   const other = new URL(url)
   other.searchParams.set('schema', 'other')
-  t.equal((await open(t, other.href).run(FIND, [1]))[0]?.text, 'other one')
-  t.equal((await pool.run(FIND, [1]))[0]?.text, 'one')
+  t.equal((await open(t, other.href).run(FIND, { id: 1 }))[0]?.text, 'other one')
+  t.equal((await pool.run(FIND, { id: 1 }))[0]?.text, 'one')
 })
 
 t.test('the embedded PostgreSQL prepares statements, also after errors and schema changes', async (t) => {
@@ -137,17 +139,17 @@ t.test('the embedded PostgreSQL prepares statements, also after errors and schem
   for (let session = 0; session < 3; session++) {
     const pool = open(t, database.connection)
     for (let n = 0; n < 3; n++) {
-      t.equal((await pool.run(FIND, [1]))[0]?.big, 9007199254740993n)
-      await t.rejects(pool.run(INSERT, [1, 'again']), { code: '23505' })
-      t.same(await pool.run(FIND, [2]), [])
-      await t.rejects(pool.run(statement('SELECT nothing FROM items'), []), { code: '42703' })
+      t.equal((await pool.run(FIND, { id: 1 }))[0]?.big, 9007199254740993n)
+      await t.rejects(pool.run(INSERT, { id: 1, text: 'again' }), { code: '23505' })
+      t.same(await pool.run(FIND, { id: 2 }), [])
+      await t.rejects(pool.run(statement('SELECT nothing FROM items')), { code: '42703' })
       const { rows } = await pool.query({ text: "SELECT repeat('x', $1::int) AS text", values: [300_000] })
       t.equal(rows[0].text.length, 300_000, 'a response in several chunks')
     }
     const prepared = [FIND, INSERT, PREPARED].map(({ text }) => ({ statement: text }))
-    t.same(await pool.run(PREPARED, []), prepared, `session ${session}`)
+    t.same(await pool.run(PREPARED), prepared, `session ${session}`)
     await pool.query(`ALTER TABLE items ALTER COLUMN text TYPE ${session % 2 === 0 ? 'varchar' : 'text'}`)
-    for (let n = 0; n < 3; n++) t.equal((await pool.run(FIND, [1]))[0]?.text, 'one', 'after the change')
+    for (let n = 0; n < 3; n++) t.equal((await pool.run(FIND, { id: 1 }))[0]?.text, 'one', 'after the change')
     await pool.end()
   }
 })

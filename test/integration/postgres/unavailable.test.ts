@@ -34,14 +34,14 @@ async function open (t: Teardown, url: string, settings: Record<string, string> 
 const user = (email: string) => ({ data: { email, passwordHash: '' } })
 
 const COUNT = statement('SELECT count(*) FROM users')
-const INSERT = statement("INSERT INTO users (email, password_hash) VALUES ($1, '')")
+const INSERT = statement("INSERT INTO users (email, password_hash) VALUES (:email, '')")
 
 /** The sessions of the service. */
 const OWN = "WHERE datname = current_database() AND application_name = 'landfall'"
 
 /** The kinds of queries: prepared statements, Prisma's models and Prisma's raw SQL. */
 const WAYS: Record<string, (database: Database) => Promise<unknown>> = {
-  prepared: async (database) => await database.run(COUNT, []),
+  prepared: async (database) => await database.run(COUNT),
   model: async (database) => await database.user.findFirst(),
   write: async (database) => await database.user.create(user(`${Math.random()}@example.com`)),
   query: async (database) => await database.$queryRaw`SELECT 1`,
@@ -153,7 +153,7 @@ t.test('statements and locks that take too long are cancelled and count as unava
   const url = await createMigratedDatabase(t)
   const database = await open(t, url)
   const slow = {
-    prepared: async () => await database.run(statement('SELECT pg_sleep(30)::text'), []),
+    prepared: async () => await database.run(statement('SELECT pg_sleep(30)::text')),
     query: async () => await database.$queryRaw`SELECT pg_sleep(30)::text`,
     execute: async () => await database.$executeRaw`SELECT pg_sleep(30)`
   }
@@ -250,8 +250,8 @@ t.test('bad statements and constraint violations do not count as unavailable', a
     'bad UUID': async () => await database.session.findUnique({ where: { id: 'x' } }),
     NUL: async () => await database.user.create(user('\0@example.com')),
     overflow: async () => await database.user.findUnique({ where: { id: 2 ** 40 } }),
-    'unique, prepared': async () => await database.run(INSERT, ['taken@example.com']),
-    'NUL, prepared': async () => await database.run(statement('SELECT $1::text'), ['\0']),
+    'unique, prepared': async () => await database.run(INSERT, { email: 'taken@example.com' }),
+    'NUL, prepared': async () => await database.run(statement('SELECT :text::text'), { text: '\0' }),
     syntax: async () => await database.$queryRaw`SELEKT`,
     division: async () => await database.$queryRaw`SELECT 1 / 0`,
     transaction: async () => await database.$transaction(async ({ user }) => await user.count())

@@ -1,11 +1,12 @@
 import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { chown, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
-import { connect } from 'node:net'
 import { join } from 'node:path'
+import pg from 'pg'
 import t from 'tap'
 import { restoreBackup } from '../../../src/cli/backup/restore.ts'
+import { COMMAND_PORT } from '../../../src/infra/pglite/embedded.ts'
+import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, QUICK, runService, startService, temporaryFolder,
   type Service } from '../../helpers/service.ts'
@@ -87,15 +88,17 @@ t.test("a killed backup isn't accepted as complete, and the service keeps runnin
 })
 
 t.test('the database continues when the copying process disconnects during the freeze', async (t) => {
-  const socket = connect(join(readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8'), 'freeze'))
-  t.equal(String(await once(socket, 'data')), 'frozen\n')
+  const host = readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8')
+  const client = new pg.Client(connectionOptions({ host, port: COMMAND_PORT }))
+  await client.connect()
+  await client.query('BEGIN')
   let answered = false
   const written = upload(belongings.owner, service.url, Buffer.from('waits')).then(() => {
     answered = true
   })
   t.equal((await fetch(`${service.url}/health/live`)).status, 200)
   t.notOk(answered)
-  socket.destroy()
+  await client.end()
   await written
 })
 

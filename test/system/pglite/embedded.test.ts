@@ -2,15 +2,19 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { chmod, cp, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setImmediate } from 'node:timers/promises'
 import pg from 'pg'
 import t from 'tap'
 import { lockDataDir } from '../../../src/infra/pglite/data-dir-lock.ts'
-import { embeddedSecret, startEmbedded } from '../../../src/infra/pglite/embedded.ts'
+import { COMMAND_PORT, embeddedSecret, socketPath,
+  startEmbedded } from '../../../src/infra/pglite/embedded.ts'
 import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
-import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
+import { BoundedPool, withConnection } from '../../../src/infra/postgres/pool.ts'
+import { statement } from '../../../src/infra/postgres/statement.ts'
 import type { Teardown } from '../../helpers/servers.ts'
 import { QUICK, temporaryFolder } from '../../helpers/service.ts'
 import { compiledPath } from '../../runner/compile.ts'
@@ -164,6 +168,49 @@ t.test('with one database', async (t) => {
     const pool = open()
     t.same((await pool.query({ text: 'SELECT $1::int AS one', values: [1] })).rows, [{ one: 1 }])
     await pool.end()
+  })
+
+  t.test('commands share the database with the service, one transaction after the other', async (t) => {
+    let uses = 0
+    await database.serveCommands(() => uses++)
+    const { host } = database.connection
+    const commands = { host, port: COMMAND_PORT }
+    const service = open()
+    const one = statement<{ one: number }>('SELECT :one::int AS one')
+    for (let round = 0; round < 3; round++) {
+      t.same(await withConnection(commands, async (pool) => await pool.run(one, { one: 2 })), [{ one: 2 }])
+      const before = uses
+      t.ok(before > round, 'the service is told of each command')
+      t.same(await service.run(one, { one: 1 }), [{ one: 1 }])
+      t.equal(uses, before)
+    }
+    const prepared = 'SELECT name FROM pg_prepared_statements'
+    t.same((await service.query(prepared)).rows, [{ name: one.name }], 'the service has its statements')
+
+    const client = new pg.Client(connectionOptions(commands))
+    await client.connect()
+    await client.query('BEGIN')
+    await client.query('CREATE TABLE abandoned ()')
+    let isAnswered = false
+    const answered = service.query("SELECT to_regclass('abandoned') AS found").then(({ rows }) => {
+      isAnswered = true
+      return rows
+    })
+    await client.query('SELECT 1')
+    t.notOk(isAnswered)
+    await client.end()
+    t.same(await answered, [{ found: null }])
+
+    for (let n = 0; n < 20; n++) { // commands that are killed before they have read their response
+      const killed = connect(socketPath(host, COMMAND_PORT)).on('error', () => {})
+      await once(killed, 'connect')
+      killed.pause()
+      killed.write(Buffer.from('\0\0\0\x17\0\x03\0\0user\0postgres\0\0'))
+      await setImmediate()
+      killed.destroy()
+    }
+    t.same(await service.run(one, { one: 3 }), [{ one: 3 }])
+    await service.end()
   })
 
   t.test('only the user of the process can read its files', async (t) => {

@@ -33,7 +33,7 @@ export default fp<{ channel: string }>(async (app, { channel }) => {
     tagLine: (publicId) => headerLines(...cacheTagHeader(config, publicId))
   })
   // The command line has no other way to tell an embedded service what it has changed.
-  app.onAdminSocketWrite(() => documents.expireAll())
+  app.onCommand(() => documents.expireAll())
   redisClient?.on('subscribed', () => documents.expireAll())
   redisClient?.on('unsubscribed', () => documents.expireAll())
   redisClient?.on('unreachable', () => documents.expireAll())
