@@ -1,5 +1,5 @@
 import { sendsMail, type Config } from '../../config.ts'
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import type { Database } from '../../infra/postgres/database.ts'
 import { beginDeletion, finishDeletion, hidePages,
   type RemovedContent } from '../../modules/account-deletion/index.ts'
 import { checkNewAccount, checkNewPassword, createUser, findUser, listAccounts, normalizeEmail, operatorOf,
@@ -80,7 +80,7 @@ export async function remove (givenEmail: string, { json = false }: Options): Pr
 /** Finishes a deletion that has begun. If that fails, the error says that the service will finish it. */
 async function deleteContent (
   config: Config,
-  database: StatementRunner,
+  database: Database,
   { store: files }: Uploads,
   userId: number
 ): Promise<RemovedContent> {

@@ -11,7 +11,7 @@ const DELETIONS_PER_QUERY = 100
 /** The most refresh tokens, and messages of webhooks, that one statement deletes. */
 const ROWS_PER_STATEMENT = 1000
 
-// One statement takes the account away, if the proof still holds. The command line runs it without Prisma.
+// One statement takes the account away, if the proof still holds.
 const BEGIN = statement<{ id: number }>(`
   WITH account AS (
     SELECT id, email FROM users WHERE ${IS_AUTHORIZED} AND NOT ${IS_BEING_DELETED} FOR UPDATE
@@ -34,8 +34,8 @@ const BEGIN = statement<{ id: number }>(`
   ), ${noticeSql('account_deleted', 'account', ':hasMail::boolean', { userId: 'NULL' })}
   SELECT id FROM account`)
 
-// The command line runs it without Prisma. Refresh tokens and messages go in batches before the user,
-// because there may be any number of them.
+// One statement, because Prisma can't limit what it deletes by a join. Refresh tokens and messages go in
+// batches before the user, because there may be any number of them.
 const DELETE_USER = statement<{ isLastBatch: boolean, isDeleted: boolean }>(`
   WITH tokens AS (
     DELETE FROM refresh_tokens WHERE token_hash IN (

@@ -3,7 +3,7 @@ import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
 import { runPeriodically, whileRenewing } from '../../infra/system/periodic-task.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import type { Database } from '../../infra/postgres/database.ts'
 import { OLDEST } from '../../http/pagination.ts'
 import { revokeAccess } from '../accounts/index.ts'
 import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
@@ -41,7 +41,7 @@ export interface RemovedContent extends RemovedAssets {
  * @param publish publishes to all caches that pages are deleted, and must not reject
  */
 export async function hidePages (
-  database: StatementRunner,
+  database: Database,
   userId: number,
   publish: (publicIds: readonly string[]) => Promise<void>
 ): Promise<void> {
@@ -64,7 +64,7 @@ export async function hidePages (
  * @param signal stops between two batches
  */
 export async function finishDeletion (
-  { database, files }: { readonly database: StatementRunner, readonly files: FileStore },
+  { database, files }: { readonly database: Database, readonly files: FileStore },
   userId: number,
   signal?: AbortSignal
 ): Promise<RemovedContent> {

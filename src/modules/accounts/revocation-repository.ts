@@ -46,7 +46,7 @@ export const revocationSql = (links: string): string => `
   SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM revoked) AS "sessionsEnded"
   FROM changed`
 
-// The command line runs it without Prisma. PostgreSQL's clock tells which sessions are alive.
+// One statement. PostgreSQL's clock tells which sessions are alive.
 const REVOKE = statement<{ id: string }>(`
   WITH keys AS (
     DELETE FROM api_keys
@@ -64,8 +64,7 @@ const CHANGE_NOTICE = noticeSql('password_changed', 'changed', ':hasMail::boolea
   details: "jsonb_build_object('session_kept', :sessionId::uuid IS NOT NULL)"
 })
 
-// The password, what it revokes and the notice are committed together, if the proof still holds. The command
-// line runs it without Prisma.
+// One statement commits the password, what it revokes and the notice together, if the proof still holds.
 const CHANGE = statement<Change>(`
   WITH account AS (SELECT id FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), changed AS (
     UPDATE users SET password_hash = :newPasswordHash

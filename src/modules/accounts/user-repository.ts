@@ -1,4 +1,4 @@
-import type { Database } from '../../infra/postgres/database.ts'
+import { unlessTaken, type Database } from '../../infra/postgres/database.ts'
 import type { User as UserRow } from '../../infra/postgres/generated/prisma/client.ts'
 import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
@@ -61,25 +61,10 @@ export const ownerSql = (userId: string): string =>
 export const EMAIL_TAKEN = 'Email has already been taken'
 const ACCOUNTS_PER_STATEMENT = 500
 
-// Hot: it runs at every sign-in. The command line runs it without Prisma.
+// Hot: it runs at every sign-in.
 const FIND = statement<User>(`
   SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
   FROM users WHERE email = :email`)
-
-// The command line runs it on a running service (infra/pglite/admin-socket.ts), without Prisma.
-const LIST = statement<AccountSummary>(`
-  SELECT users.id, users.email,
-    to_char(users.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS "createdAt",
-    (SELECT count(*)::integer FROM landing_pages p WHERE p.user_id = users.id AND p.deleted_at IS NULL) AS "landingPages",
-    (SELECT count(*)::integer FROM assets a WHERE a.user_id = users.id) AS assets,
-    (SELECT count(*)::integer FROM sessions s WHERE s.user_id = users.id AND ${ALIVE}) AS sessions
-  FROM users
-  WHERE users.id > :after::integer AND NOT EXISTS (SELECT FROM account_deletions d WHERE d.user_id = users.id)
-  ORDER BY users.id LIMIT ${ACCOUNTS_PER_STATEMENT}`)
-
-// The command line runs it without Prisma.
-const CREATE = statement<{ id: number }>(`
-  INSERT INTO users (email, password_hash) VALUES (:email, :passwordHash) RETURNING id`)
 
 /** Finds an account by its normalised e-mail address. */
 export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
@@ -87,10 +72,34 @@ export async function findUser (database: StatementRunner, email: string): Promi
 }
 
 /** Yields all accounts in the order of their ids, in batches, without those that are being deleted. */
-export async function* listAccounts (database: StatementRunner): AsyncGenerator<AccountSummary[]> {
+export async function* listAccounts (
+  { user, landingPage, asset, session }: Database
+): AsyncGenerator<AccountSummary[]> {
   for (let after = 0;;) {
-    const accounts = await database.run(LIST, { after })
-    if (accounts.length > 0) yield accounts
+    const accounts = await user.findMany({
+      where: { id: { gt: after }, deletion: null },
+      orderBy: { id: 'asc' },
+      take: ACCOUNTS_PER_STATEMENT,
+      select: { id: true, email: true, createdAt: true }
+    })
+    // Prisma's counts of relations would read the whole tables.
+    const where = { userId: { in: accounts.map(({ id }) => id) } }
+    const grouping = { by: 'userId', _count: true } as const
+    const [landingPages, assets, sessions] = (await Promise.all([
+      landingPage.groupBy({ ...grouping, where: { ...where, deletedAt: null } }),
+      asset.groupBy({ ...grouping, where }),
+      session.groupBy({ ...grouping, where: { ...where, revokedAt: null, expiresAt: { gt: new Date() } } })
+    ])).map((counts) => new Map(counts.map(({ userId, _count: count }) => [userId, count])))
+    if (accounts.length > 0) {
+      yield accounts.map(({ id, email, createdAt }) => ({
+        id,
+        email,
+        createdAt: createdAt.toISOString(),
+        landingPages: landingPages?.get(id) ?? 0,
+        assets: assets?.get(id) ?? 0,
+        sessions: sessions?.get(id) ?? 0
+      }))
+    }
     if (accounts.length < ACCOUNTS_PER_STATEMENT) return
     after = accounts.at(-1)?.id as number
   }
@@ -103,12 +112,13 @@ export async function* listAccounts (database: StatementRunner): AsyncGenerator<
  * @throws {InvalidError} when the e-mail address is taken
  */
 export async function createUser (
-  database: StatementRunner,
+  { user }: Database,
   email: string,
   passwordHash: string
 ): Promise<number> {
-  const rows = await database.run(CREATE, { email, passwordHash }).catch(throwEmailTaken)
-  return rows[0]?.id as number
+  const created = await unlessTaken(user.create({ data: { email, passwordHash }, select: { id: true } }))
+  if (created === undefined) throw new InvalidError([EMAIL_TAKEN])
+  return created.id
 }
 
 /** Replaces a password hash. @returns false when the password has been changed since `user` was read */

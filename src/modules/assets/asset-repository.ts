@@ -95,12 +95,7 @@ const LIST = statement<Asset & WalkedRow & { searchForm: string }>(`
     "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isLast"
   FROM ${MATCHES} listed ORDER BY number`)
 
-/** For the command line, which has no Prisma. */
-const LIST_OF_USER = statement<OwnedFile>(`
-  SELECT id, storage_key AS "storageKey" FROM assets
-  WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY id LIMIT :limit::integer`)
-
-/** For the command line. Locks in the order of ids, as writes of pages do. */
+/** Prisma can't lock in the order of ids, as writes of pages do. */
 const DELETE = statement<OwnedFile>(`
   WITH batch AS (
     SELECT id FROM assets WHERE id = ANY (:ids::uuid[]) OR storage_key = ANY (:storageKeys::text[])
@@ -252,11 +247,16 @@ export async function deleteAnyAsset (
 
 /** Lists the assets of a user for the deletion of the account, the oldest first, those after an id. */
 export async function listAssetsOf (
-  database: StatementRunner,
+  database: PrismaClient,
   userId: number,
   { after = OLDEST, limit }: { readonly after?: string | undefined, readonly limit: number }
 ): Promise<OwnedFile[]> {
-  return await database.run(LIST_OF_USER, { userId, after, limit })
+  return await database.asset.findMany({
+    where: { userId, id: { gt: after } },
+    orderBy: { id: 'asc' },
+    take: limit,
+    select: { id: true, storageKey: true }
+  })
 }
 
 export async function deleteAssets (database: StatementRunner, ids: readonly string[]): Promise<void> {

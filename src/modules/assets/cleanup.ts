@@ -200,7 +200,7 @@ export interface RemovedAssets {
  * @param signal stops between two batches
  */
 export async function removeAssetsOf (
-  database: StatementRunner,
+  database: Database,
   store: FileStore,
   userId: number,
   signal?: AbortSignal

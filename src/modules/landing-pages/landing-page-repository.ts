@@ -58,11 +58,6 @@ const FIND_PUBLIC = statement<FoundPage>(`
   FROM landing_pages WHERE public_id = ANY (:publicIds::text[])
     AND NOT EXISTS (SELECT FROM account_deletions deletion WHERE deletion.user_id = landing_pages.user_id)`)
 
-/** For the command line. `ORDER BY user_id, id` makes PostgreSQL use the index of both. */
-const LIST_OF_USER = statement<Pick<LandingPage, 'id' | 'publicId'>>(`
-  SELECT id, public_id AS "publicId" FROM landing_pages
-  WHERE user_id = :userId::integer AND id > :after::uuid ORDER BY user_id, id LIMIT :limit::integer`)
-
 /** @param isDeleted whether the page has to be in the trash */
 export const findPage = async (
   database: PrismaClient,
@@ -96,9 +91,14 @@ export const findPublicPages = async (
 
 /** Lists pages of a user for the deletion of the account, the oldest first, those after an id. */
 export const listPagesOf = async (
-  database: StatementRunner,
+  database: PrismaClient,
   userId: number,
   after: string,
   limit: number
 ): Promise<Pick<LandingPage, 'id' | 'publicId'>[]> =>
-  await database.run(LIST_OF_USER, { userId, after, limit })
+  await database.landingPage.findMany({
+    where: { userId, id: { gt: after } },
+    orderBy: [{ userId: 'asc' }, { id: 'asc' }], // so that PostgreSQL uses the index of both
+    take: limit,
+    select: { id: true, publicId: true }
+  })

@@ -211,7 +211,7 @@ t.test('a process that waits for a batch of another one goes on with the rest of
   await begin(owner)
   await claim(owner, 60_000)
   const other = await transaction(t)
-  const batch = await listPagesOf(other, owner.user.id, OLDEST, 10)
+  const batch = await listPagesOf(database, owner.user.id, OLDEST, 10)
   await deletePages(other, batch.map(({ id }) => id))
   const finished = finishDeletion({ database, files: app.files }, owner.user.id)
   await untilWaiting(1)
@@ -255,14 +255,15 @@ t.test('a deletion ends between two steps when its process closes', async (t) =>
   await begin(owner)
   await claim(owner, 60_000)
   const stop = new AbortController()
-  const runner: StatementRunner = {
-    run: async (statement, values) => {
-      const rows = await database.run(statement, values)
-      if (statement.text.includes('DELETE FROM landing_pages')) stop.abort() // after the first of two batches
-      return rows
-    }
+  const run: StatementRunner['run'] = async (statement, values) => {
+    const rows = await database.run(statement, values)
+    if (statement.text.includes('DELETE FROM landing_pages')) stop.abort() // after the first of two batches
+    return rows
   }
-  const removed = await finishDeletion({ database: runner, files: app.files }, owner.user.id, stop.signal)
+  const stopping = new Proxy(database, {
+    get: (target, name) => name === 'run' ? run : Reflect.get(target, name)
+  })
+  const removed = await finishDeletion({ database: stopping, files: app.files }, owner.user.id, stop.signal)
   t.same(removed, { pages: 10, assets: 0, missing: 0, failed: 0, isFinished: false })
   t.same(await countsOf(owner), [5, 1, 0])
   t.notOk(await isGone(owner))
