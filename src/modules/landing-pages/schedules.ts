@@ -14,8 +14,8 @@ import { changeState, replacePage } from './write-repository.ts'
 // Pages are published and unpublished at set times (docs/adr/0030-schedules.md). Every process runs the same
 // loop; a conditional statement decides which one makes a change.
 
-/** Interval between checks for times that have come, so a change is made half of it late on average. */
-const CHECK_INTERVAL_MS = 500
+/** Interval between checks for times that have come. A change is normally made within half a second. */
+const CHECK_INTERVAL_MS = 400
 
 /** Accounts whose changes a process makes at the same time. */
 const MAX_ACCOUNTS = 3
