@@ -36,7 +36,7 @@ const CLAIM = statement<ClaimedPurge>(`
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", ${IS_SETTLED} AS "isClaimed"`)
 
-// The command line has no Prisma.
+// Prisma can't use PostgreSQL's clock.
 const QUEUE_FILE = statement<{ key: string }>(`
   INSERT INTO outbox (id, target, user_id, page_id, public_id, type, due_at, settled_at)
   SELECT id, '${CDN_TARGET}', 0, id, name, type, now() + interval '3 s', now() + interval '61 s'
