@@ -1,6 +1,4 @@
-import type { Database } from '../../../infra/postgres/database.ts'
 import type { PreviewLink, PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
-import { statement } from '../../../infra/postgres/statement.ts'
 import { hashToken, uuidv7 } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
 import type { OwnPage } from '../manage/write-checks.ts'
@@ -17,37 +15,26 @@ export type PreviewLinkRow = Pick<PreviewLink, keyof typeof SHOWN>
 
 const SHOWN = { id: true, name: true, createdAt: true, expiresAt: true, lastUsedAt: true } as const
 
-// Prisma can't lock. The lock on the page lets one link be created at a time; a trigger counts the links,
-// because this statement can't see those created while it waited. The lock on the user waits for a change of
-// the password, after which the caller may have no access any more.
-const CREATE = statement<PreviewLinkRow | { [Field in keyof PreviewLinkRow]: null }>(`
-  WITH page AS (
-    SELECT pages.id, user_id FROM landing_pages pages JOIN users ON users.id = user_id
-    WHERE pages.id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
-    FOR SHARE OF users FOR NO KEY UPDATE OF pages
-  ), created AS (
-    INSERT INTO preview_links (id, page_id, user_id, name, token_hash, expires_at)
-    SELECT :id::uuid, page.id, user_id, :name, :tokenHash, now() + :expiresIn::integer * interval '1 second'
-    FROM page
-    RETURNING id, name, created_at, expires_at, last_used_at
-  )
-  SELECT created.id, name, created_at AS "createdAt", expires_at AS "expiresAt", last_used_at AS "lastUsedAt"
-  FROM page LEFT JOIN created ON true`)
-
 /**
- * Stores a new link.
+ * Stores a new link. A trigger of the table counts the links of the page, one creation at a time. It also
+ * waits for a change of the password, after which the caller may have no access any more.
  *
  * @param link `expiresIn` is in seconds
- * @returns `too many` when the page has MAX_LINKS links; undefined when there is no such page
+ * @returns undefined when the page has MAX_LINKS links
  */
 export async function createLink (
-  database: Database,
+  database: PrismaClient,
   { userId, id: pageId }: OwnPage,
-  { token, ...link }: { readonly name: string | null, readonly token: string, readonly expiresIn: number }
-): Promise<PreviewLinkRow | 'too many' | undefined> {
-  const values = { id: uuidv7(), pageId, userId, tokenHash: hashToken(token), ...link }
-  const [created] = await database.run(CREATE, values)
-  return created?.id === null ? 'too many' : created
+  { token, name, expiresIn }: {
+    readonly name: string | null
+    readonly token: string
+    readonly expiresIn: number
+  }
+): Promise<PreviewLinkRow | undefined> {
+  const createdAt = new Date()
+  const expiresAt = new Date(createdAt.getTime() + expiresIn * 1000)
+  const link = { id: uuidv7(), pageId, userId, name, tokenHash: hashToken(token), createdAt, expiresAt }
+  return (await database.previewLink.createManyAndReturn({ data: [link], select: SHOWN }))[0]
 }
 
 /** A condition of Prisma: the links of an owner's page that is not in the trash. */

@@ -93,23 +93,18 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
   )
 
   app.post(url, { schema: createLinkSchema, preValidation: allowNoBody }, async (request, reply) => {
-    const page = ownPage(request)
+    const page = { userId: request.caller.userId, id: (await findOwnPage(request)).id }
     const { name = null, expires_in: expiresIn = DEFAULT_SECONDS } = request.body
     const token = createCheckedToken(TOKEN_PREFIX)
     const created = await createLink(database, page, { name, token, expiresIn })
-    if (created === undefined) throw new NotFoundError()
-    if (created === 'too many') throw new InvalidError([TOO_MANY_LINKS])
+    if (created === undefined) throw new InvalidError([TOO_MANY_LINKS])
     // Otherwise a link could outlive a change of the password that was under way.
     request.callerSeenAt = -Infinity
     await confirmCaller(request).catch(async (error: unknown) => {
       await deleteLink(database, page, created.id)
       throw error
     })
-    auditRequest(request, 'preview_link_created', {
-      user: page.userId,
-      page: page.id.toLowerCase(),
-      link: created.id
-    })
+    auditRequest(request, 'preview_link_created', { user: page.userId, page: page.id, link: created.id })
     reply.code(201).header('location', app.publicPath(`${pathOf(page.id)}/${created.id}`))
     return { ...recordOf(created), token }
   })
