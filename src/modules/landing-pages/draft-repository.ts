@@ -12,20 +12,18 @@ export type Draft = Readonly<Omit<LandingPageDraft, 'usedAssets' | 'authorType'>
   readonly authorType: Author['type']
 }
 
-/** The page, unless the draft is scheduled. */
-const UNSCHEDULED_PAGE = `locked AS ( -- waits until a schedule that is being set is committed
+/**
+ * Begins or replaces a draft, or discards it if there is no new document. In SQL, because Prisma can't lock
+ * the page and the assets that a document names. All statements lock a page before its draft, so that they
+ * can't deadlock.
+ */
+const WRITE = statement<{ updatedAt: Date }>(`
+  WITH locked AS ( -- waits until a schedule that is being set is committed
     SELECT id FROM landing_pages WHERE id = :pageId::uuid AND user_id = :userId::integer AND deleted_at IS NULL
     FOR SHARE
   ), page AS MATERIALIZED (
     SELECT id FROM locked WHERE scheduled_publication(id) IS NULL
-  )`
-
-/**
- * Begins or replaces a draft. In SQL, because Prisma can't lock the assets that a document names. All
- * statements lock a page before its draft, so that they can't deadlock.
- */
-const WRITE = statement<{ updatedAt: Date }>(`
-  WITH ${UNSCHEDULED_PAGE}, used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
+  ), used AS MATERIALIZED (${REFERENCED_ASSETS}), begun AS (
     INSERT INTO landing_page_drafts (page_id, document, content_hash, base_version, base_hash, used_assets,
       author_type, author_name, created_at, updated_at)
     SELECT page.id, :document, :contentHash, :baseVersion::bigint, :baseHash, used.ids, :authorType,
@@ -37,16 +35,16 @@ const WRITE = statement<{ updatedAt: Date }>(`
     UPDATE landing_page_drafts draft
     SET document = :document, content_hash = :contentHash, used_assets = used.ids, author_type = :authorType,
       author_name = :authorName, updated_at = GREATEST(draft.updated_at, :now::timestamptz)
-    FROM page, used WHERE page_id = page.id AND content_hash = :replacedHash::text
+    FROM page, used
+    WHERE page_id = page.id AND content_hash = :replacedHash::text AND :document::text IS NOT NULL
+    RETURNING draft.updated_at
+  ), discarded AS (
+    DELETE FROM landing_page_drafts draft USING page
+    WHERE page_id = page.id AND content_hash = :replacedHash::text AND :document::text IS NULL
     RETURNING draft.updated_at
   )
-  SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced`)
-
-/** Removes the draft that was read. In SQL, because Prisma can't lock the page. */
-const DISCARD = statement<{ pageId: string }>(`
-  WITH ${UNSCHEDULED_PAGE}
-  DELETE FROM landing_page_drafts USING page
-  WHERE page_id = page.id AND content_hash = :contentHash RETURNING page_id AS "pageId"`)
+  SELECT updated_at AS "updatedAt" FROM begun UNION ALL SELECT updated_at FROM replaced
+  UNION ALL SELECT updated_at FROM discarded`)
 
 export const findDraft = async (database: PrismaClient, pageId: string): Promise<Draft | null> =>
   await database.landingPageDraft.findUnique({ where: { pageId }, omit: { usedAssets: true } }) as
@@ -93,9 +91,17 @@ export async function writeDraft (
 export async function discardDraft (
   database: Database,
   userId: number,
-  { pageId, contentHash }: Draft
+  draft: Draft
 ): Promise<boolean> {
-  return (await database.run(DISCARD, { pageId, userId, contentHash })).length > 0
+  const values = {
+    ...draft,
+    userId,
+    document: null,
+    replacedHash: draft.contentHash,
+    now: new Date(),
+    keys: []
+  }
+  return (await database.run(WRITE, values)).length > 0
 }
 
 /** Whether any version since the draft was begun had other bytes. */
