@@ -57,7 +57,7 @@ export async function withDatabase<T> (
   const run = async (connection: Connection): Promise<T> =>
     await withConnection(
       connection,
-      async (pool) => await action(new Database(pool, schemaOf(connection), { purges: cdn !== undefined }))
+      async (pool) => await action(new Database(pool, schemaOf(connection), cdn !== undefined))
     )
   if (url !== undefined) {
     await requireMigrated(url, { connectTimeoutMs: TIMEOUT_MS })

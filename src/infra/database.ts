@@ -60,10 +60,7 @@ async function database (app: FastifyInstance): Promise<void> {
     )
   })
   pool.on('error', () => reachability.suspect())
-  const client = new Database(pool, schemaOf(connection), {
-    purges: config.CDN_PURGE !== undefined,
-    isAlone: config.REDIS_URL === undefined
-  })
+  const client = new Database(pool, schemaOf(connection), config.CDN_PURGE !== undefined)
   app.decorate('database', client)
   app.decorate('isDatabaseReachable', async () => await reachability.confirm())
   addMetrics(app.metrics, {

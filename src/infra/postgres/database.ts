@@ -26,24 +26,18 @@ async function unlessFailedWith<Row> (code: string, query: Promise<Row>): Promis
 /** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
 export class Database extends PrismaClient implements StatementRunner {
   readonly purges: boolean
-  readonly isAlone: boolean
   readonly #pool: BoundedPool
 
   /**
    * @param schema the schema of the tables; undefined for `public`
-   * @param options what statements need to know that queue messages and purges
+   * @param purges whether a change of what readers get also queues a purge of the CDN (CDN_PURGE)
    */
-  constructor (
-    pool: BoundedPool,
-    schema?: string,
-    { purges = false, isAlone = false }: Pick<StatementRunner, 'purges' | 'isAlone'> = {}
-  ) {
+  constructor (pool: BoundedPool, schema?: string, purges = false) {
     super({
       adapter: new PrismaPg(pool, { ...schema !== undefined && { schema }, disposeExternalPool: true }),
       errorFormat: 'minimal'
     })
     this.purges = purges
-    this.isAlone = isAlone
     this.#pool = pool
   }
 

@@ -17,8 +17,6 @@ export interface Statement<Row> {
 export interface StatementRunner {
   /** Whether a change of what readers get also queues a purge of the CDN (CDN_PURGE). */
   readonly purges?: boolean
-  /** Whether no other process serves readers: there is no Redis. */
-  readonly isAlone?: boolean
   /** @param values the values of the parameters, by name */
   run<Row>(statement: Statement<Row>, values?: Values): Promise<Row[]>
 }

@@ -5,7 +5,7 @@ export { listPagesOf } from './landing-page-repository.ts'
 export { default as pageCleanup } from './cleanup.ts'
 export { manageRoutes } from './manage/routes.ts'
 export { ALL_PAGES, BATCH_EVENT, CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, CLAIM_SECONDS,
-  IS_NEXT, IS_SETTLED, measureOverdue, PAGE_EVENTS, queuePages, settleMessages,
+  IS_NEXT, IS_SETTLED, measureOverdue, PAGE_EVENTS, settleMessages, UNCONFIRMED_SECONDS,
   untilUnique } from './outbox-repository.ts'
 export { default as documentCache } from './public/plugin.ts'
 export { default as schedules } from './schedules.ts'

@@ -1,10 +1,7 @@
-import { OLDEST } from '../../http/pagination.ts'
 import { deleteInBatches, type Database } from '../../infra/postgres/database.ts'
 import type { Backlog } from '../../infra/postgres/shared-work.ts'
-import { isUniqueViolation, statement, type StatementRunner,
-  type Values } from '../../infra/postgres/statement.ts'
-import { firstUuidAt, uuidv7 } from '../../infra/system/identifiers.ts'
-import { AUTHORSHIP } from './revision-repository.ts'
+import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { firstUuidAt } from '../../infra/system/identifiers.ts'
 
 // Messages to webhooks, and purges of the CDN. The statement that changes a page also queues them, so none is
 // lost, and none is sent for a change that failed (docs/adr/0031-webhooks.md).
@@ -27,14 +24,9 @@ export const CDN_AGAIN_TARGET = '00000000-0000-0000-0000-000000000002'
 export const CDN_TARGETS = [CDN_TARGET, CDN_AGAIN_TARGET]
 
 /** Replicas have an older version for at most this long if its publication was lost, in seconds. */
-const UNCONFIRMED_SECONDS = 61
+export const UNCONFIRMED_SECONDS = 61
 /** From the first change to its message, so that quick changes share one; in seconds. */
 const COLLECT_SECONDS = 3
-
-/** SQL of the state of a page as an event. */
-export const stateSql = (isDeleted: string, isPublished: string): string =>
-  `CASE WHEN ${isDeleted} THEN 'page.deleted' WHEN ${isPublished} THEN 'page.published'
-    ELSE 'page.unpublished' END`
 
 /** How long a claim holds. Longer than an attempt may take. */
 export const CLAIM_SECONDS = 30
@@ -69,20 +61,6 @@ const RECEIVERS =
   `SELECT id, user_id, events, pages, batch_seconds FROM webhooks WHERE user_id = change."userId"
       UNION ALL SELECT '${CDN_TARGET}', change."userId", NULL, '{}', 0 WHERE :purges::boolean`
 
-export interface QueueOptions {
-  /** SQL of the message's id. */
-  readonly id?: string
-  /** A condition on the columns of `change` and of `receiver`; the CDN has no `events`. */
-  readonly isWanted?: string
-  /** SQL of the times when the message is due, and when no replica serves an older version. */
-  readonly dueAt?: string
-  readonly settledAt?: string
-  /** SQL of the number of changes that Redis doesn't know yet. */
-  readonly unconfirmed?: string
-  /** Whether a message that waits for its next attempt is due as soon as it is settled. */
-  readonly endsRetryWait?: boolean
-}
-
 /**
  * Returns the SQL of a table, `queued`, with the keys of messages about changes: one for the CDN and
  * each webhook that wants it. A message takes the place of one that waits, but not its time and attempts.
@@ -90,19 +68,16 @@ export interface QueueOptions {
  *
  * @param changes a table with the columns type, "userId", id, "publicId", version, "contentHash",
  *   "authorType" and "authorName"
+ * @param id SQL of the message's id
+ * @param isWanted a condition on the columns of `change` and of `receiver`; the CDN has no `events`
  */
-export const queueSql = (changes: string, {
+export const queueSql = (
+  changes: string,
   id = ':messageId::uuid',
-  isWanted = '(events IS NULL OR change.type = ANY (events))',
-  dueAt =
-    `now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END)`,
-  settledAt = `now() + interval '${UNCONFIRMED_SECONDS} s'`,
-  unconfirmed = '1',
-  endsRetryWait = false
-}: QueueOptions = {}): string => {
+  isWanted = '(events IS NULL OR change.type = ANY (events))'
+): string => {
   // A webhook that collects changes gets one message for all pages.
   const ofOnePage = (column: string): string => `CASE WHEN batch_seconds = 0 THEN ${column} END`
-  const newDueAt = endsRetryWait ? ', due_at = GREATEST(waiting.settled_at, excluded.settled_at)' : ''
   return `queued AS (
     INSERT INTO outbox AS waiting (id, target, user_id, page_id, public_id, type, version, content_hash,
       author_type, author_name, due_at, settled_at, unconfirmed)
@@ -110,7 +85,9 @@ export const queueSql = (changes: string, {
       ${ofOnePage('"publicId"')}, coalesce(${ofOnePage('change.type')}, '${BATCH_EVENT}'),
       ${ofOnePage('version')},
       ${ofOnePage(`CASE WHEN change.type = 'page.published' THEN "contentHash" END`)},
-      ${ofOnePage('"authorType"')}, ${ofOnePage('"authorName"')}, ${dueAt}, ${settledAt}, ${unconfirmed}
+      ${ofOnePage('"authorType"')}, ${ofOnePage('"authorName"')},
+      now() + make_interval(secs => CASE WHEN batch_seconds > 0 THEN batch_seconds ELSE ${COLLECT_SECONDS} END),
+      now() + interval '${UNCONFIRMED_SECONDS} s', 1
     FROM (${changes}) change CROSS JOIN LATERAL (${RECEIVERS}) receiver
     WHERE ${isWanted} AND (receiver.pages = '{}' OR change.id = ANY (receiver.pages))
     ORDER BY receiver.id, change.id -- all statements lock messages in this order
@@ -119,7 +96,7 @@ export const queueSql = (changes: string, {
       author_type = excluded.author_type, author_name = excluded.author_name, merged = waiting.merged + 1,
       settled_at = GREATEST(waiting.settled_at, excluded.settled_at), changed_at = excluded.changed_at,
       unconfirmed = excluded.unconfirmed +
-        CASE WHEN waiting.settled_at > now() THEN waiting.unconfirmed ELSE 0 END${newDueAt}
+        CASE WHEN waiting.settled_at > now() THEN waiting.unconfirmed ELSE 0 END
     RETURNING key
   )`
 }
@@ -218,74 +195,4 @@ export async function measureOverdue (
   const count = await outboxMessage.count({ where })
   const oldest = await outboxMessage.findFirst({ where, orderBy: { [time]: 'asc' } })
   return { count, oldestSeconds: (now.getTime() - (oldest?.[time] ?? now).getTime()) / 1000 }
-}
-
-/** Pages that one statement queues messages about. */
-const PAGES_PER_STATEMENT = 100
-
-const CURRENT_STATE = stateSql('deleted_at IS NOT NULL', 'published')
-const QUEUED_CHANGES = queueSql('SELECT * FROM changes', {
-  id: '(:messageIds::uuid[])[number]',
-  isWanted: 'receiver.id = :webhookId::uuid AND batch_seconds = 0 AND locked_pages > 0 AND ' +
-    '(:pageId::uuid IS NOT NULL OR change.type = ANY (receiver.events))',
-  dueAt: 'GREATEST(now(), "settledAt")',
-  settledAt: '"settledAt"',
-  unconfirmed: '0',
-  endsRetryWait: true
-})
-
-/** One statement: its locks of the pages make writers wait, so that no older version follows a newer one. */
-const QUEUE_PAGES = statement<{ last: string | null, count: number }>(`
-  WITH locked AS (
-    SELECT id, public_id AS "publicId", user_id AS "userId", version, content_hash AS "contentHash", published,
-      deleted_at, updated_at, ${AUTHORSHIP}
-    FROM landing_pages
-    WHERE user_id = :userId::integer AND (id = :pageId::uuid OR :pageId::uuid IS NULL AND deleted_at IS NULL)
-      AND id > :after::uuid
-    ORDER BY user_id, id LIMIT ${PAGES_PER_STATEMENT} FOR SHARE
-  ), earlier AS ( -- messages about these versions say when they are settled
-    SELECT page_id, version, min(settled_at) AS settled_at FROM outbox
-    WHERE target = :webhookId::uuid AND id > :recentId::uuid GROUP BY page_id, version
-  ), changes AS (
-    SELECT ${CURRENT_STATE} AS type, locked.*, row_number() OVER () AS number,
-      count(*) OVER () AS locked_pages, -- a count of all rows: locks all pages before the first message
-      LEAST(earlier.settled_at,
-        LEAST(now(), updated_at) + make_interval(secs => :unconfirmedSeconds::float8)) AS "settledAt"
-    FROM locked LEFT JOIN earlier ON earlier.page_id = locked.id AND earlier.version = locked.version
-  ), ${QUEUED_CHANGES}
-  SELECT (SELECT max(id::text) FROM changes) AS last, (SELECT count(*) FROM queued)::integer AS count`)
-
-/** Longer than a version may not be settled; with some time for clocks that differ. */
-const RECENT_MS = 5 * 60 * 1000
-
-/**
- * Queues messages about the current state of pages for one webhook that doesn't collect changes.
- *
- * @param pageId the only page, also if it is in the trash; undefined for all other pages
- * @returns the number of messages, which may have taken the place of others
- */
-export async function queuePages (
-  database: StatementRunner,
-  { userId, webhookId }: { readonly userId: number, readonly webhookId: string },
-  pageId?: string
-): Promise<number> {
-  const recentId = firstUuidAt(Date.now() - RECENT_MS)
-  let sum = 0
-  for (let after: string | null | undefined = OLDEST; after != null;) {
-    const messageIds = Array.from({ length: PAGES_PER_STATEMENT }, uuidv7)
-    const parameters: Values = {
-      userId,
-      webhookId,
-      pageId: pageId ?? null,
-      after,
-      messageIds,
-      recentId,
-      unconfirmedSeconds: database.isAlone === true ? 0 : UNCONFIRMED_SECONDS,
-      purges: false
-    }
-    const [batch]: { last: string | null, count: number }[] = await database.run(QUEUE_PAGES, parameters)
-    sum += batch?.count ?? 0
-    after = batch?.last
-  }
-  return sum
 }

@@ -15,10 +15,11 @@ const DELETIONS = `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publ
     NULL AS "contentHash", :authorType AS "authorType", :authorName AS "authorName",
     row_number() OVER () AS number
   FROM removed WHERE deleted_at IS NULL`
-const QUEUED_DELETIONS = queueSql(DELETIONS, {
-  id: '(:messageIds::uuid[])[number]',
-  isWanted: '(events IS NULL OR :tellsWebhooks::boolean AND change.type = ANY (events))'
-})
+const QUEUED_DELETIONS = queueSql(
+  DELETIONS,
+  '(:messageIds::uuid[])[number]',
+  '(events IS NULL OR :tellsWebhooks::boolean AND change.type = ANY (events))'
+)
 
 /** One statement removes pages and queues the messages about them. */
 const REMOVE = statement<RemovedPage>(`

@@ -8,7 +8,7 @@ import { ownerSql, type Caller } from '../accounts/index.ts'
 import type { WriteConditions } from './etag.ts'
 import { labelOf } from './label.ts'
 import { findPageByKey, MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
-import { queueSql, QUEUED_KEYS, stateSql, type Queued } from './outbox-repository.ts'
+import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 import { findKeysOf, REFERENCED_ASSETS, summarySql } from './references/reference-repository.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
 
@@ -120,7 +120,8 @@ const REPLACE_WITHOUT_KEYS = replaceSql("SELECT '{}'::uuid[] AS ids")
 /** One statement, so that the draft is published and gone, and its schedule with it, or nothing happens. */
 const PUBLISH_DRAFT = replaceSql(REFERENCED_ASSETS, true)
 
-const NEW_STATE = stateSql(':deletedAt::timestamptz IS NOT NULL', 'published')
+const NEW_STATE = `CASE WHEN :deletedAt::timestamptz IS NOT NULL THEN 'page.deleted'
+    WHEN published THEN 'page.published' ELSE 'page.unpublished' END`
 const QUEUED_STATE = queueSql(`SELECT ${NEW_STATE} AS type, ${CHANGE} FROM written`)
 
 /** One statement, as REPLACE is, for a new version with the same document in another state. */

@@ -106,7 +106,9 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
 /** What was sent, and what is to be sent. */
 const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
-  const { database } = app
+  const { database, redisClient } = app
+  /** Whether no other process serves readers. */
+  const isAlone = redisClient === undefined
   // Each reads all pages of an account.
   const syncs = new KeyedSemaphore<number>({
     maxRunning: 1,
@@ -122,7 +124,11 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post('/webhooks/:id/sync', { schema: schemas.syncSchema }, async (request, reply) => {
     const webhook = await ownWebhook(request)
-    const queued = await runInTurn(syncs, request, async () => await queueAllPages(database, webhook))
+    const queued = await runInTurn(
+      syncs,
+      request,
+      async () => await queueAllPages(database, webhook, isAlone)
+    )
     app.wakeMessageSender()
     reply.code(202)
     return { queued }
@@ -142,7 +148,7 @@ const deliveryRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { delivery_id: deliveryId } = request.params
     const message = isUuid(deliveryId) ? await findMessage(database, webhook.id, deliveryId) : null
     if (message === null) throw new NotFoundError()
-    await queueAgain(database, webhook, message)
+    await queueAgain(database, webhook, message, isAlone)
     app.wakeMessageSender()
     return sendWithoutBody(reply.code(202))
   })

@@ -1,8 +1,8 @@
 import { unlessMissing, unlessTaken, deleteInBatches, type Database } from '../../infra/postgres/database.ts'
-import type { OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
+import type { LandingPage, OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { OLDEST, type Page } from '../../http/pagination.ts'
-import { ALL_PAGES, BATCH_EVENT, queuePages } from '../landing-pages/index.ts'
+import { ALL_PAGES, BATCH_EVENT, UNCONFIRMED_SECONDS } from '../landing-pages/index.ts'
 
 /** The most webhooks of an account. */
 export const MAX_WEBHOOKS = 10
@@ -121,52 +121,108 @@ export const findMessage = async (
   id: string
 ): Promise<OutboxMessage | null> => await outboxMessage.findFirst({ where: { target, id } })
 
-/** Queues a message that isn't about the current state of a page. One like it that waits is due at once. */
-async function queueMessage (
+/** Queues messages, unless others of their pages wait. Those are due as soon as their version is settled. */
+async function queueMessages (
   { outboxMessage }: Database,
   { id: target, userId }: Webhook,
-  message: Pick<OutboxMessage, 'type' | 'pageId'> & Partial<OutboxMessage>
+  messages: readonly (Pick<OutboxMessage, 'type' | 'pageId'> & Partial<OutboxMessage>)[]
 ): Promise<void> {
   const now = new Date()
-  const data = { id: uuidv7(), target, userId, dueAt: now, settledAt: now, unconfirmed: 0, ...message }
-  if (await unlessTaken(outboxMessage.create({ data })) !== undefined) return
-  await outboxMessage.updateMany({
-    where: { target, pageId: message.pageId, state: 'waiting' },
-    data: { dueAt: now }
+  await outboxMessage.createMany({
+    data: messages.map(({ settledAt = now, ...message }) => ({
+      ...message,
+      id: uuidv7(),
+      target,
+      userId,
+      dueAt: settledAt,
+      settledAt,
+      unconfirmed: 0
+    })),
+    skipDuplicates: true
   })
+  const waiting = { target, pageId: { in: messages.map(({ pageId }) => pageId) }, state: 'waiting' }
+  const settled = new Date(now.getTime() + UNCONFIRMED_SECONDS * 1000)
+  for (const [settledAt, dueAt] of [[{ lte: now }, now], [{ gt: now }, settled]] as const) {
+    const where = { ...waiting, settledAt, dueAt: { gt: dueAt } } // null while the webhook is paused
+    await outboxMessage.updateMany({ where, data: { dueAt } })
+  }
 }
 
 export const queueTest = async (database: Database, webhook: Webhook): Promise<void> =>
-  await queueMessage(database, webhook, { type: TEST_EVENT, pageId: webhook.id })
+  await queueMessages(database, webhook, [{ type: TEST_EVENT, pageId: webhook.id }])
 
 const queueBatch = async (database: Database, webhook: Webhook, merged: number): Promise<void> =>
-  await queueMessage(database, webhook, { type: BATCH_EVENT, pageId: ALL_PAGES, merged })
+  await queueMessages(database, webhook, [{ type: BATCH_EVENT, pageId: ALL_PAGES, merged }])
+
+/** Pages that one query reads. */
+const PAGES_PER_QUERY = 500
 
 /** Queues the current state of every page. @returns the number of messages */
 export async function queueAllPages (
   database: Database,
-  webhook: Webhook
+  webhook: Webhook,
+  isAlone: boolean
 ): Promise<number> {
-  const { id: webhookId, userId, batchSeconds } = webhook
-  if (batchSeconds === 0) return await queuePages(database, { userId, webhookId })
-  const count = await database.landingPage.count({ where: { userId, deletedAt: null } })
-  if (count > 0) await queueBatch(database, webhook, count - 1)
-  return Math.min(count, 1)
+  const { userId, events, pages: wanted } = webhook
+  const where = { userId, deletedAt: null }
+  if (webhook.batchSeconds > 0) {
+    const count = await database.landingPage.count({ where })
+    if (count > 0) await queueBatch(database, webhook, count - 1)
+    return Math.min(count, 1)
+  }
+  let sum = 0
+  for (let after: string | undefined = OLDEST; after !== undefined;) {
+    const pages: PageState[] = await database.landingPage.findMany({
+      where: { ...where, id: { gt: after, ...wanted.length > 0 && { in: wanted } } },
+      orderBy: [{ userId: 'asc' }, { id: 'asc' }],
+      take: PAGES_PER_QUERY,
+      omit: { currentData: true, usedAssets: true }
+    })
+    const messages = pages.map((page) => messageAbout(page, isAlone))
+    const sent = messages.filter(({ type }) => events.includes(type))
+    await queueMessages(database, webhook, sent)
+    sum += sent.length
+    after = pages.at(-1)?.id
+  }
+  return sum
+}
+
+type PageState = Omit<LandingPage, 'currentData' | 'usedAssets'>
+
+/** Returns a message about the state of a page. @param isAlone whether no other process serves readers */
+function messageAbout (page: PageState, isAlone: boolean) {
+  const { id: pageId, publicId, version, authorType, authorName } = page
+  const type = page.deletedAt !== null ? 'page.deleted'
+    : page.published ? 'page.published'
+    : 'page.unpublished'
+  return {
+    type,
+    pageId,
+    publicId,
+    version,
+    contentHash: type === 'page.published' ? page.contentHash : null,
+    ...page.authoredVersion === version && { authorType, authorName }, // else an older release wrote it
+    settledAt: new Date(page.updatedAt.getTime() + (isAlone ? 0 : UNCONFIRMED_SECONDS * 1000))
+  }
 }
 
 /** Queues a new message in place of an old one: the current state of its page. */
 export async function queueAgain (
   database: Database,
   webhook: Webhook,
-  { type, pageId, publicId, version }: OutboxMessage
+  { type, pageId, publicId, version }: OutboxMessage,
+  isAlone: boolean
 ): Promise<void> {
-  const { id: webhookId, userId } = webhook
   if (type === TEST_EVENT) return await queueTest(database, webhook)
-  if (type === BATCH_EVENT) return await queueBatch(database, webhook, 0)
-  if (await queuePages(database, { userId, webhookId }, pageId) > 0) return
-  // The page is gone for good, or the webhook collects changes now.
-  if (webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
-  await queueMessage(database, webhook, { type: 'page.deleted', pageId, publicId, version })
+  if (type === BATCH_EVENT || webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
+  const page = await database.landingPage.findFirst({
+    where: { id: pageId, userId: webhook.userId },
+    omit: { currentData: true, usedAssets: true }
+  })
+  // Without a page, it is gone for good.
+  const message = page === null ? { type: 'page.deleted', pageId, publicId, version }
+    : messageAbout(page, isAlone)
+  await queueMessages(database, webhook, [message])
 }
 
 /**
