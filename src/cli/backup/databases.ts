@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs'
 import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { besideService, requireEmbedded, withEmbedded,
-  withFrozenDatabase } from '../../infra/pglite/beside-service.ts'
+import { besideService, freeze, requireEmbedded, withEmbedded } from '../../infra/pglite/beside-service.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
 import { readAssetRows, type AssetRows } from './rows.ts'
 import { createFolderCopy } from './files.ts'
@@ -36,10 +35,11 @@ export async function withLiveDatabase<T> (
 
 /** Copies a consistent state of the database of the service, which may be running, into a backup. */
 export async function copyDatabase (
-  { DATABASE_URL: url, DATA_DIR: dataDir }: BackupConfig,
+  config: BackupConfig,
   backup: string,
   signal?: AbortSignal
 ): Promise<void> {
+  const { DATABASE_URL: url, DATA_DIR: dataDir } = config
   if (url !== undefined) {
     await dumpDatabase(url, join(backup, DUMP), signal)
     return
@@ -48,7 +48,10 @@ export async function copyDatabase (
   const target = join(backup, DATA)
   const copy = createFolderCopy(join(dataDir, 'postgres'), join(target, 'postgres'))
   await copy(signal)
-  await withFrozenDatabase(dataDir, SILENT, async () => await copy(signal))
+  await withLiveDatabase(
+    config,
+    async (connection) => await freeze(connection, async () => await copy(signal))
+  )
   if (existsSync(join(dataDir, SECRET))) {
     await copyFile(join(dataDir, SECRET), join(target, SECRET))
     await chmod(join(target, SECRET), 0o600)

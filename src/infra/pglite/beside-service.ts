@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { connectionOptions, type Connection } from '../postgres/connection.ts'
 import { DataDirError, type DataDirLog } from './data-dir.ts'
-import { DataDirBusyError, lockDataDir } from './data-dir-lock.ts'
+import { DataDirBusyError } from './data-dir-lock.ts'
 import { COMMAND_PORT, createInterruptedError, RESTORING, socketPath, startEmbedded } from './embedded.ts'
 
 // Work on an embedded database that a service may be using.
@@ -99,37 +99,19 @@ export async function withEmbedded<T> (
 }
 
 /**
- * Runs `action`, which copies the files of the embedded database in `dataDir`, while no process writes to
- * them. A running service is frozen, for 30 s at most. If no service runs, none can start. The copy is in the
- * same state as after a crash of the process and contains every committed change.
+ * Runs `action`, which copies the files of the database, while nothing is written to them: statements of
+ * other connections wait while a transaction is open (postgres-wire-server.ts). The copy is in the same state
+ * as after a crash of the process and contains every committed change.
  *
- * @throws {DataDirError} if the service can't be reached, or continued before `action` had finished, so that
- *   the result is invalid
+ * @throws {DataDirError} if the database ended, or continued after 30 s, before `action` had finished, so
+ *   that the result is invalid
  */
-export async function withFrozenDatabase (
-  dataDir: string,
-  log: DataDirLog,
-  action: () => Promise<void>
-): Promise<void> {
-  await besideService(
-    dataDir,
-    async (connection) => await withFreeze(connection, dataDir, action),
-    async () => await withLock(dataDir, log, action)
-  )
-}
-
-/** While a transaction is open, statements of other connections wait (postgres-wire-server.ts). */
-async function withFreeze (
-  connection: Connection,
-  dataDir: string,
-  action: () => Promise<void>
-): Promise<void> {
+export async function freeze (connection: Connection, action: () => Promise<void>): Promise<void> {
   const client = new pg.Client(connectionOptions(connection)).on('error', () => {}) // COMMIT fails, too
   const query = async (text: 'BEGIN' | 'COMMIT') =>
     await client.query(text).catch((error: unknown) => {
       throw new DataDirError(
-        `The service in DATA_DIR ${dataDir} ended, or continued after 30 s, while its ` +
-          'database was copied: try again',
+        'The embedded database ended, or continued after 30 s, while it was copied: try again',
         { cause: error }
       )
     })
@@ -140,18 +122,5 @@ async function withFreeze (
     await query('COMMIT')
   } finally {
     await client.end().catch(() => {})
-  }
-}
-
-async function withLock (dataDir: string, log: DataDirLog, action: () => Promise<void>): Promise<void> {
-  let lost: Error | undefined
-  const lock = await lockDataDir(dataDir, log, (error) => {
-    lost = error
-  })
-  try {
-    await action()
-    if (lost !== undefined) throw lost
-  } finally {
-    await lock.release()
   }
 }
