@@ -104,13 +104,3 @@ t.test('a task that fails counts, and lets the next one run', async (t) => {
   t.same(line.ran, ['b1', 'a1'])
   t.equal(line.queue.waiting, 0)
 })
-
-t.test('refuseWaiting() refuses the tasks that wait, and the running one goes on', async (t) => {
-  const line = new Line(t)
-  const tasks = ['a1', 'a2', 'b1'].map(async (name) => await line.add(name, 0))
-  line.queue.refuseWaiting(new Error('gone'))
-  await Promise.all(tasks)
-  t.same([line.ran, line.refused], [['a1'], ['a2', 'b1']])
-  await line.add('c1', 0)
-  t.same(line.ran, ['a1', 'c1'])
-})

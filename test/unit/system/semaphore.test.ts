@@ -24,20 +24,6 @@ t.test('a task that fails lets the next one start', async (t) => {
   t.equal(await next, 'done')
 })
 
-t.test('refuseWaiting() refuses the tasks that wait, and the running ones go on', async (t) => {
-  const semaphore = new Semaphore(OPTIONS)
-  const { run, end } = pendingTask()
-  const running = semaphore.run(run)
-  const waiting = [2, 3].map(() =>
-    t.rejects(semaphore.run(async () => t.fail('it ran')), { message: 'gone' })
-  )
-  semaphore.refuseWaiting(new Error('gone'))
-  await Promise.all(waiting)
-  t.match(semaphore, { running: 1, waiting: 0, refused: 0 })
-  end()
-  await running
-})
-
 t.test('tasks wait for those with the same key only, and fail with the one that they wait for', async (t) => {
   const semaphore = new KeyedSemaphore<string>(OPTIONS)
   const fault = new Error('no database')
