@@ -88,11 +88,7 @@ export async function writeDraft (
 }
 
 /** Discards a draft that was read. @returns whether it was still the same one, and not scheduled */
-export async function discardDraft (
-  database: Database,
-  userId: number,
-  draft: Draft
-): Promise<boolean> {
+export async function discardDraft (database: Database, userId: number, draft: Draft): Promise<boolean> {
   const values = {
     ...draft,
     userId,

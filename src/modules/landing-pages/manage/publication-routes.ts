@@ -151,11 +151,7 @@ export const publicationRoutes: FastifyPluginAsyncTypebox = async (app) => {
 }
 
 /** Publishes or unpublishes a page that was read. Returns null if somebody else has written. */
-async function setPublished (
-  request: FastifyRequest,
-  page: Page,
-  published: boolean
-): Promise<Page | null> {
+async function setPublished (request: FastifyRequest, page: Page, published: boolean): Promise<Page | null> {
   checkPreconditions(request, recordValidators(page))
   if (page.published === published) {
     await clearTime(request.server.database, page.id, published)

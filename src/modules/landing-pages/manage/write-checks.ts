@@ -238,10 +238,7 @@ export async function writeAndPublish<Written extends WrittenPage | null> (
  * @param wasDeleted whether the page has to be in the trash
  * @returns null if it has removed nothing
  */
-export async function removeAndPublish (
-  request: FastifyRequest,
-  wasDeleted: boolean
-): Promise<true | null> {
+export async function removeAndPublish (request: FastifyRequest, wasDeleted: boolean): Promise<true | null> {
   const { id } = ownPage(request)
   const conditions = writeConditions(request.headers)
   const { database, documents } = request.server

@@ -234,10 +234,7 @@ export class DocumentCache {
     return this.#flights.run(publicId, (flight) => this.#loadOnce(publicId, flight))
   }
 
-  async #loadOnce (
-    publicId: string,
-    flight: Flight
-  ): Promise<CachedDocument | undefined> {
+  async #loadOnce (publicId: string, flight: Flight): Promise<CachedDocument | undefined> {
     const startedAt = clock.now()
     const newestBefore = this.#newestOf(publicId)
     const loaded = await this.#fetch(publicId)

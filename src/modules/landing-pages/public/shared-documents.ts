@@ -112,11 +112,7 @@ export class SharedDocuments {
     })
   }
 
-  #copyOf (
-    publicId: string,
-    copy: StoredDocument,
-    askedAt: number
-  ): SharedCopy | undefined | typeof LARGE {
+  #copyOf (publicId: string, copy: StoredDocument, askedAt: number): SharedCopy | undefined | typeof LARGE {
     if (copy === null) return undefined
     if (copy === 0) return LARGE
     const [version, leftMs, hash, updatedAt, bytes] = copy
