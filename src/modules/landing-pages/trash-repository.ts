@@ -35,33 +35,23 @@ const REMOVE = statement<RemovedPage>(`
   ), ${QUEUED_DELETIONS}
   SELECT id, "publicId", ${QUEUED_KEYS} FROM removed`)
 
-/** Which pages are removed: those with the ids, and that with the public id. */
-interface Removal extends Partial<WriteConditions> {
-  readonly ids?: readonly string[]
-  readonly publicId?: string
-  readonly deletedBefore?: Date | null
-  /** The owner, whose webhooks hear of it. */
-  readonly writer?: Writer
-  /** Whether the pages have to be in the trash. */
-  readonly wasDeleted?: boolean
-}
-
+/** @param values those of REMOVE that say which pages, besides their ids, and who has removed them */
 const remove = async (
   database: StatementRunner,
-  { ids = [], publicId, deletedBefore = null, writer, wasDeleted, ...conditions }: Removal
+  ids: readonly string[],
+  values: Readonly<Record<string, unknown>>
 ): Promise<RemovedPage[]> =>
   await database.run(REMOVE, {
-    ids,
-    publicId: publicId ?? null,
-    deletedBefore,
-    userId: writer?.userId ?? null,
-    authorType: writer?.author.type ?? null,
-    authorName: writer?.author.name ?? null,
-    wasDeleted: wasDeleted ?? null,
     ...NO_CONDITIONS,
-    ...conditions,
-    // Other pages are from the trash, or their account goes, too.
-    tellsWebhooks: writer !== undefined || publicId !== undefined,
+    publicId: null,
+    deletedBefore: null,
+    userId: null,
+    authorType: null,
+    authorName: null,
+    wasDeleted: null,
+    tellsWebhooks: false, // they were told of the trash, or the account goes, too
+    ...values,
+    ids,
     messageIds: Array.from({ length: ids.length + 1 }, uuidv7),
     purges: database.purges ?? false
   })
@@ -73,18 +63,21 @@ const remove = async (
  */
 export const removePage = async (
   database: StatementRunner,
-  writer: Writer,
+  { userId, author }: Writer,
   id: string,
   conditions: WriteConditions,
   wasDeleted: boolean
-): Promise<RemovedPage | null> =>
-  (await remove(database, { ids: [id], writer, wasDeleted, ...conditions }))[0] ?? null
+): Promise<RemovedPage | null> => {
+  const writer = { userId, authorType: author.type, authorName: author.name }
+  return (await remove(database, [id], { ...writer, ...conditions, wasDeleted, tellsWebhooks: true }))[0] ??
+    null
+}
 
 /** Deletes the page of any owner, for the command line. @returns its id; undefined when there is none */
 export const deleteAnyPage = async (
   database: StatementRunner,
   publicId: string
-): Promise<string | undefined> => (await remove(database, { publicId }))[0]?.id
+): Promise<string | undefined> => (await remove(database, [], { publicId, tellsWebhooks: true }))[0]?.id
 
 /**
  * Deletes pages. The caller must publish the deletions.
@@ -96,7 +89,7 @@ export const deletePages = async (
   database: StatementRunner,
   ids: readonly string[],
   deletedBefore: Date | null = null
-): Promise<string[]> => (await remove(database, { ids, deletedBefore })).map(({ publicId }) => publicId)
+): Promise<string[]> => (await remove(database, ids, { deletedBefore })).map(({ publicId }) => publicId)
 
 /** Pages that one statement removes. Few, because each may have many large versions. */
 const PURGED_PAGES = 10
