@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify'
-import { LRUCache } from 'lru-cache'
 import { sendsMail } from '../../../config.ts'
 import { deriveSecret } from '../../../infra/system/identifiers.ts'
 import { VERSION } from '../../../infra/system/version.ts'
@@ -10,9 +9,8 @@ import { claimMessage, finishMessage, noteFailure, noteSuccess, pauseWebhook, pu
   type OutgoingMessage, type Result } from './outgoing-repository.ts'
 import type { Poster } from './post.ts'
 
-/** Messages that a process sends to a webhook at the same time: if the last attempt succeeded, and if not. */
-const MAX_TO_HEALTHY = 4
-const MAX_TO_OTHERS = 1
+/** Messages that a process sends to a webhook at the same time; one if its last attempt has failed. */
+const MAX_TO_WEBHOOK = 4
 /** Messages that a process sends at the same time. Many, because each may wait 15 s for a slow receiver. */
 export const MAX_SENDING = 200
 /** Messages that a process sends at the same time for an account: at most, and of the room that is left. */
@@ -20,8 +18,6 @@ const MAX_FOR_ACCOUNT = 10
 const SHARE_OF_ROOM = 0.1
 /** Messages that a process sends at the same time to webhooks whose last attempt has failed. */
 const MAX_TO_FAILING = 100
-/** Webhooks that a process remembers as healthy. */
-const MAX_REMEMBERED = 10_000
 
 const MINUTE = 60
 const HOUR = 60 * MINUTE
@@ -61,11 +57,10 @@ export class MessageSender {
   readonly paused = { gone: 0, failing: 0 }
   readonly #app: FastifyInstance
   readonly #poster: Poster
-  /** Messages under way, by webhook and by account. */
+  /** Messages under way, by webhook and by account. One to a failing webhook counts as all it may get. */
   readonly #toWebhooks = new Map<string, number>()
   readonly #forAccounts = new Map<number, number>()
   #failing = 0
-  readonly #healthy = new LRUCache<string, true>({ max: MAX_REMEMBERED })
   /** Claims follow each other, because each has to know the webhooks that are busy. */
   #claiming: Promise<unknown> = Promise.resolve()
 
@@ -92,12 +87,11 @@ export class MessageSender {
     const sending = [...this.#forAccounts.values()].reduce((sum, count) => sum + count, 0)
     const room = Math.floor((MAX_SENDING - sending) * SHARE_OF_ROOM)
     const maxForAccount = Math.min(Math.max(room, 1), MAX_FOR_ACCOUNT)
-    const maxTo = (id: string): number => this.#healthy.has(id) ? MAX_TO_HEALTHY : MAX_TO_OTHERS
     return {
       // The purger claims those of the CDN.
       webhooks: [
         ...CDN_TARGETS,
-        ...[...this.#toWebhooks].filter(([id, count]) => count >= maxTo(id)).map(([id]) => id)
+        ...[...this.#toWebhooks].filter(([, count]) => count >= MAX_TO_WEBHOOK).map(([id]) => id)
       ],
       accounts: [...this.#forAccounts].filter(([, count]) => count >= maxForAccount).map(([id]) => id)
     }
@@ -105,7 +99,7 @@ export class MessageSender {
 
   #count ({ target, userId, failingSince }: OutgoingMessage, difference: number): void {
     if (failingSince !== null) this.#failing += difference
-    addTo(this.#toWebhooks, target, difference)
+    addTo(this.#toWebhooks, target, failingSince === null ? difference : difference * MAX_TO_WEBHOOK)
     addTo(this.#forAccounts, userId, difference)
   }
 
@@ -134,7 +128,6 @@ export class MessageSender {
     const result = { ...outcome, durationMs: Math.round(performance.now() - startedAt) }
     if (result.error !== null) return await this.#handleFailure(message, result, retryAfterSeconds)
     this.attempts.delivered++
-    this.#healthy.set(target, true)
     this.#log('debug', message, result, 'message delivered')
     await finishMessage(database, message, 'delivered', result)
     if (message.failingSince !== null) await noteSuccess(database, target, hasFailedFor(message, AWAY_MS))
@@ -150,7 +143,6 @@ export class MessageSender {
     const { database } = this.#app
     const { attempts, target, type } = message
     this.attempts.failed++
-    this.#healthy.delete(target)
     if (type === TEST_EVENT) {
       await finishMessage(database, message, 'failed', result)
       return
