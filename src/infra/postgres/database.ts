@@ -23,6 +23,12 @@ async function unlessFailedWith<Row> (code: string, query: Promise<Row>): Promis
   }
 }
 
+/** The pool limits the time of a transaction. In milliseconds. */
+const NO_LIMIT = 2 ** 31 - 1
+
+/** Prisma's client within a transaction. Use no other client there: it may wait for the connection. */
+export type Transaction = Prisma.TransactionClient
+
 /** Prisma's client, which can also run prepared statements. Both use the same pool and time limit. */
 export class Database extends PrismaClient implements StatementRunner {
   readonly purges: boolean
@@ -35,7 +41,8 @@ export class Database extends PrismaClient implements StatementRunner {
   constructor (pool: BoundedPool, schema?: string, purges = false) {
     super({
       adapter: new PrismaPg(pool, { ...schema !== undefined && { schema }, disposeExternalPool: true }),
-      errorFormat: 'minimal'
+      errorFormat: 'minimal',
+      transactionOptions: { maxWait: NO_LIMIT, timeout: NO_LIMIT }
     })
     this.purges = purges
     this.#pool = pool

@@ -60,6 +60,8 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
       connectionTimeoutMillis: timeoutMs,
       // Shorter than our own limit: after PostgreSQL's own timeout error, the connection remains usable.
       statement_timeout: Math.ceil(timeoutMs * 0.9),
+      // A process that hangs in a transaction must not keep its locks.
+      idle_in_transaction_session_timeout: timeoutMs,
       idleTimeoutMillis: 30_000,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000
@@ -77,9 +79,12 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
         )) as pg.Pool['query']
   }
 
-  /** Prisma calls this for a transaction, whose statements would have no time limit. */
-  override connect (): never {
-    throw new Error('Transactions are not supported: write one statement instead')
+  /** Prisma calls this for a transaction, which has the time limit of one statement. */
+  override async connect (): Promise<pg.PoolClient> {
+    const { send: query, release } = await this.#borrow()
+    const ignoreListener = () => {} // of errors, which the pool handles
+    const client = { query, release, on: ignoreListener, removeListener: ignoreListener }
+    return client as unknown as pg.PoolClient
   }
 
   /**
@@ -105,6 +110,11 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
   }
 
   async #withConnection<T> (action: (send: SendQuery) => Promise<T>): Promise<T> {
+    const { send, release } = await this.#borrow()
+    return await action(send).finally(release)
+  }
+
+  async #borrow (): Promise<{ readonly send: SendQuery, readonly release: () => void }> {
     const deadline = performance.now() + this.#timeoutMs
     const client = await this.#connect()
     let isUsable = true
@@ -128,11 +138,12 @@ export class BoundedPool extends pg.Pool implements StatementRunner {
         throw new DatabaseUnavailableError(messageOf(error), { cause: error })
       }
     }
-    try {
-      return await action(send)
-    } finally {
-      client.removeListener('error', onError)
-      client.release(!isUsable)
+    return {
+      send,
+      release () {
+        client.removeListener('error', onError)
+        client.release(!isUsable)
+      }
     }
   }
 

@@ -41,10 +41,15 @@ t.test('without DATABASE_URL, app.database is the embedded PostgreSQL, which kee
       ? await first.database.user.count()
       : await first.database.session.create({ data: { userId: 1, expiresAt: new Date() } }).then(() => 1)))
   t.ok(counts.every((count) => count === 1))
+  const failure = new Error('the transaction fails')
   await t.rejects(
-    first.database.$transaction(async (transaction) => await transaction.user.count()),
-    /not supported/
+    first.database.$transaction(async (transaction) => {
+      await transaction.user.create({ data: { email: 'b@example.com', passwordHash: 'x' } })
+      throw failure
+    }),
+    failure
   )
+  t.equal(await first.database.user.count(), 1, 'a transaction that fails changes nothing')
   await first.close()
   t.notOk(existsSync(join(DATA_DIR, 'lock')))
 

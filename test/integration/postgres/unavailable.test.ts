@@ -39,11 +39,12 @@ const INSERT = statement("INSERT INTO users (email, password_hash) VALUES (:emai
 /** The sessions of the service. */
 const OWN = "WHERE datname = current_database() AND application_name = 'landfall'"
 
-/** The kinds of queries: prepared statements, Prisma's models and Prisma's raw SQL. */
+/** The kinds of queries: prepared statements, and Prisma's models, transactions and raw SQL. */
 const WAYS: Record<string, (database: Database) => Promise<unknown>> = {
   prepared: async (database) => await database.run(COUNT),
   model: async (database) => await database.user.findFirst(),
   write: async (database) => await database.user.create(user(`${Math.random()}@example.com`)),
+  transaction: async (database) => await database.$transaction(async ({ user }) => await user.findFirst()),
   query: async (database) => await database.$queryRaw`SELECT 1`,
   execute: async (database) => await database.$executeRaw`SELECT 1`
 }
@@ -170,6 +171,23 @@ t.test('statements and locks that take too long are cancelled and count as unava
   t.same(rows, [], 'no statement is left running')
 })
 
+t.test('a transaction that stands still ends, and its locks with it', async (t) => {
+  const url = await createMigratedDatabase(t)
+  const database = await open(t, url)
+  const { id } = await database.user.create(user('before@example.com'))
+  const transaction = database.$transaction(async (transaction) => {
+    await transaction.user.update({ where: { id }, data: { email: 'after@example.com' } })
+    const idle = `SELECT FROM pg_stat_activity ${OWN} AND state = 'idle in transaction'`
+    await until(async () => (await query(url, idle)).length === 0)
+  })
+  const error = await transaction.then(() => undefined, (error: unknown) => error)
+  t.ok(isDatabaseUnavailable(error), String(error))
+  t.match(await database.user.update({ where: { id }, data: { passwordHash: 'x' } }), {
+    email: 'before@example.com'
+  })
+  await recovers(t, database, 'after that')
+})
+
 t.test('a statement waits for a free connection of the pool, up to the time limit', async (t) => {
   const url = await createMigratedDatabase(t)
   const patient = await open(t, url, { DATABASE_POOL_SIZE: '2', DATABASE_TIMEOUT_MS: '60000' })
@@ -254,7 +272,10 @@ t.test('bad statements and constraint violations do not count as unavailable', a
     'NUL, prepared': async () => await database.run(statement('SELECT :text::text'), { text: '\0' }),
     syntax: async () => await database.$queryRaw`SELEKT`,
     division: async () => await database.$queryRaw`SELECT 1 / 0`,
-    transaction: async () => await database.$transaction(async ({ user }) => await user.count())
+    transaction: async () =>
+      await database.$transaction(async (transaction) =>
+        await transaction.user.create(user('taken@example.com'))
+      )
   }
   for (const [name, fail] of Object.entries(failures)) {
     const error = await fail().then(() => undefined, (error: Error) => error)
