@@ -95,19 +95,6 @@ const LIST = statement<Asset & WalkedRow & { searchForm: string }>(`
     "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isLast"
   FROM ${MATCHES} listed ORDER BY number`)
 
-/** Prisma can't lock in the order of ids, as writes of pages do. */
-const DELETE = statement<OwnedFile>(`
-  WITH batch AS (
-    SELECT id FROM assets WHERE id = ANY (:ids::uuid[]) OR storage_key = ANY (:storageKeys::text[])
-    ORDER BY id FOR UPDATE
-  )
-  DELETE FROM assets USING batch WHERE assets.id = batch.id RETURNING assets.id, storage_key AS "storageKey"`)
-
-/** Prisma can't call functions. */
-const DELETE_REFERENCED_BY = statement<{ storageKey: string, isDeleted: boolean }>(`
-  SELECT key AS "storageKey", is_deleted AS "isDeleted"
-  FROM delete_asset_used_by(:id::uuid, :userId::integer, :pageIds::uuid[], ${MAX_REFERENCES})`)
-
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
 export async function createAsset (database: StatementRunner, asset: NewAsset): Promise<Asset> {
   const [row] = await database.run(CREATE, { ...asset, id: uuidv7() })
@@ -223,13 +210,16 @@ export async function deleteAsset (
  * @returns undefined when there is no such asset
  */
 export async function deleteAssetReferencedBy (
-  database: StatementRunner,
+  database: PrismaClient,
   userId: number,
   id: string,
   pages: readonly ReferencingPage[]
 ): Promise<{ storageKey: string, isDeleted: boolean } | undefined> {
   const pageIds = pages.map((page) => page.id)
-  return (await database.run(DELETE_REFERENCED_BY, { id, userId, pageIds }))[0]
+  const [found] = await database.$queryRaw<{ storageKey: string, isDeleted: boolean }[]>`
+    SELECT key AS "storageKey", is_deleted AS "isDeleted"
+    FROM delete_asset_used_by(${id}::uuid, ${userId}::integer, ${pageIds}::uuid[], ${MAX_REFERENCES}::integer)`
+  return found
 }
 
 /**
@@ -238,29 +228,26 @@ export async function deleteAssetReferencedBy (
  * @param name its id, or the name of its file in its URL
  * @returns undefined when there is none
  */
-export async function deleteAnyAsset (
-  database: StatementRunner,
-  name: string
-): Promise<OwnedFile | undefined> {
-  return (await database.run(DELETE, { ids: isUuid(name) ? [name] : [], storageKeys: [name] }))[0]
+export async function deleteAnyAsset (database: PrismaClient, name: string): Promise<OwnedFile | undefined> {
+  const where = isUuid(name) ? { id: name } : { storageKey: name }
+  return await unlessMissing(database.asset.delete({ where, select: { id: true, storageKey: true } }))
 }
 
 /** Lists the assets of a user for the deletion of the account, the oldest first, those after an id. */
-export async function listAssetsOf (
-  database: PrismaClient,
+export const listAssetsOf = async (
+  { asset }: PrismaClient,
   userId: number,
   { after = OLDEST, limit }: { readonly after?: string | undefined, readonly limit: number }
-): Promise<OwnedFile[]> {
-  return await database.asset.findMany({
+): Promise<OwnedFile[]> =>
+  await asset.findMany({
     where: { userId, id: { gt: after } },
     orderBy: { id: 'asc' },
     take: limit,
     select: { id: true, storageKey: true }
   })
-}
 
-export async function deleteAssets (database: StatementRunner, ids: readonly string[]): Promise<void> {
-  await database.run(DELETE, { ids, storageKeys: [] })
+export async function deleteAssets ({ asset }: PrismaClient, ids: string[]): Promise<void> {
+  await asset.deleteMany({ where: { id: { in: ids } } })
 }
 
 /** Returns the keys that have a row, whose owner may be any user. */
