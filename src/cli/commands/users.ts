@@ -32,7 +32,8 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
       email: givenEmail,
       password: await readNewPassword()
     })
-    const id = await createUser(database, email, await new Passwords().hash(password))
+    const passwordHash = await new Passwords().hash(password)
+    const { id } = await createUser(database, { email, passwordHash, isConfirmed: true, hasMail: false })
     auditCommand('users create', { user: id })
     print(json ? `${JSON.stringify({ id, email })}\n` : `Created account ${id}, ${email}\n`)
   })

@@ -1,60 +1,12 @@
-import type { Database } from '../../infra/postgres/database.ts'
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { DELETED_EMAIL, IS_AUTHORIZED, IS_BEING_DELETED, noticeSql,
-  type Authority } from '../accounts/index.ts'
+import { BATCH_SIZE, deleteInBatches, type Database } from '../../infra/postgres/database.ts'
+import { OLDEST } from '../../http/pagination.ts'
+import { deletedEmail, lockAccount, queueNotice, revokeAccess, type Authority } from '../accounts/index.ts'
 
-// The deletion of an account begins with one statement, which takes away its e-mail address, password,
+// The deletion of an account begins with a transaction, which takes away its e-mail address, password,
 // sessions, keys and preview links. The rows that take longer follow in batches
 // (docs/adr/0023-deleting-accounts.md).
 
 const DELETIONS_PER_QUERY = 100
-/** The most refresh tokens, and messages of webhooks, that one statement deletes. */
-const ROWS_PER_STATEMENT = 1000
-
-// One statement takes the account away, if the proof still holds.
-const BEGIN = statement<{ id: number }>(`
-  WITH account AS (
-    SELECT id, email FROM users WHERE ${IS_AUTHORIZED} AND NOT ${IS_BEING_DELETED} FOR UPDATE
-  ), begun AS (
-    INSERT INTO account_deletions (user_id) SELECT id FROM account
-  ), renamed AS (
-    UPDATE users SET email = ${DELETED_EMAIL}, password_hash = '' FROM account WHERE users.id = account.id
-  ), revoked AS (
-    UPDATE sessions SET revoked_at = now() FROM account WHERE user_id = account.id AND revoked_at IS NULL
-  ), keys AS (
-    DELETE FROM api_keys USING account WHERE user_id = account.id
-  ), previews AS (
-    DELETE FROM preview_links USING account WHERE user_id = account.id
-  ), links AS (
-    DELETE FROM mail_links USING account WHERE user_id = account.id
-  ), waiting AS (
-    DELETE FROM mails USING account WHERE user_id = account.id
-  ), paused AS (
-    UPDATE webhooks SET active = false FROM account WHERE user_id = account.id
-  ), ${noticeSql('account_deleted', 'account', ':hasMail::boolean', { userId: 'NULL' })}
-  SELECT id FROM account`)
-
-// One statement, because Prisma can't limit what it deletes by a join. Refresh tokens and messages go in
-// batches before the user, because there may be any number of them.
-const DELETE_USER = statement<{ isLastBatch: boolean, isDeleted: boolean }>(`
-  WITH tokens AS (
-    DELETE FROM refresh_tokens WHERE token_hash IN (
-      SELECT token_hash FROM refresh_tokens JOIN sessions ON sessions.id = session_id
-      WHERE user_id = :userId::integer LIMIT ${ROWS_PER_STATEMENT} FOR UPDATE OF refresh_tokens)
-    RETURNING token_hash
-  ), messages AS (
-    DELETE FROM outbox WHERE key IN (
-      SELECT key FROM outbox JOIN webhooks ON webhooks.id = target
-      WHERE webhooks.user_id = :userId::integer LIMIT ${ROWS_PER_STATEMENT} FOR UPDATE OF outbox)
-    RETURNING key
-  ), batch AS (
-    SELECT (SELECT count(*) FROM tokens) < ${ROWS_PER_STATEMENT} AND
-      (SELECT count(*) FROM messages) < ${ROWS_PER_STATEMENT} AS "isLast"
-  ), deleted AS (
-    DELETE FROM users USING batch WHERE id = :userId::integer AND ${IS_BEING_DELETED} AND "isLast"
-    RETURNING id
-  )
-  SELECT "isLast" AS "isLastBatch", EXISTS (SELECT FROM deleted) AS "isDeleted" FROM batch`)
 
 /**
  * Begins the deletion of an account. From then on the account can't be used, and its e-mail address is free.
@@ -64,11 +16,23 @@ const DELETE_USER = statement<{ isLastBatch: boolean, isDeleted: boolean }>(`
  *   such account
  */
 export async function beginDeletion (
-  database: StatementRunner,
+  database: Database,
   authority: Authority,
   hasMail: boolean
 ): Promise<number | undefined> {
-  return (await database.run(BEGIN, { ...authority, hasMail }))[0]?.id
+  return await database.$transaction(async (transaction) => {
+    const user = await lockAccount(transaction, authority)
+    if (user === undefined) return undefined
+    const { id, email } = user
+    await transaction.accountDeletion.create({ data: { userId: id } })
+    await transaction.user.update({ where: { id }, data: { email: deletedEmail(id), passwordHash: '' } })
+    await revokeAccess(transaction, id)
+    await transaction.mail.deleteMany({ where: { userId: id } })
+    await transaction.mailLink.deleteMany({ where: { userId: id } })
+    await transaction.webhook.updateMany({ where: { userId: id }, data: { active: false } })
+    if (hasMail) await queueNotice(transaction, 'account_deleted', { email })
+    return id
+  })
 }
 
 /** A deletion that no process works on. */
@@ -116,9 +80,19 @@ export async function extendClaim (
  *
  * @returns false when the row was gone already
  */
-export async function deleteUser (database: StatementRunner, userId: number): Promise<boolean> {
-  for (;;) {
-    const [batch] = await database.run(DELETE_USER, { userId })
-    if (batch?.isLastBatch !== false) return batch?.isDeleted === true
+export async function deleteUser (database: Database, userId: number): Promise<boolean> {
+  const { outboxMessage, refreshToken, session, user, webhook } = database
+  // Refresh tokens and messages go in batches before the user, because there may be any number of them.
+  for (let after = OLDEST;;) {
+    const where = { userId, id: { gt: after } }
+    const query = { where, orderBy: { id: 'asc' }, take: BATCH_SIZE, select: { id: true } } as const
+    const ids = (await session.findMany(query)).map(({ id }) => id)
+    await deleteInBatches(refreshToken, { sessionId: { in: ids } })
+    if (ids.length < BATCH_SIZE) break
+    after = ids.at(-1) as string
   }
+  const webhooks = await webhook.findMany({ where: { userId }, select: { id: true } })
+  await deleteInBatches(outboxMessage, { target: { in: webhooks.map(({ id }) => id) } })
+  const { count } = await user.deleteMany({ where: { id: userId, email: deletedEmail(userId) } })
+  return count > 0
 }

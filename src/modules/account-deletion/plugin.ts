@@ -5,7 +5,6 @@ import { runPeriodically, whileRenewing } from '../../infra/system/periodic-task
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import { OLDEST } from '../../http/pagination.ts'
-import { revokeAccess } from '../accounts/index.ts'
 import { removeAssetsOf, type FileStore, type RemovedAssets } from '../assets/index.ts'
 import { deletePages, listPagesOf } from '../landing-pages/index.ts'
 import { claimDeletion, CLAIM_MS, deleteUser, extendClaim,
@@ -68,8 +67,6 @@ export async function finishDeletion (
   userId: number,
   signal?: AbortSignal
 ): Promise<RemovedContent> {
-  // A sign-in that was under way when the deletion began may have started a session since.
-  await revokeAccess(database, userId)
   let pages = 0
   for (let after = OLDEST; signal?.aborted !== true;) {
     const ids = (await listPagesOf(database, userId, after, PAGES_PER_STATEMENT)).map(({ id }) => id)

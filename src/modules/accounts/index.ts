@@ -7,8 +7,8 @@ export { default as authenticate, confirmCaller, findBearer, requireAccess, requ
   requireSession, runInTurn, type Author, type Caller } from './authenticate.ts'
 export { normalizeEmail } from './mail/email-addresses.ts'
 export { linkPageRoutes } from './mail/link-pages.ts'
-export { noticeSql } from './mail/mail-sql.ts'
 export { default as mail } from './mail/plugin.ts'
+export { queueNotice } from './mail/queue-repository.ts'
 export { checkNewAccount, checkNewPassword } from './new-credentials.ts'
 export { default as credentialCheck } from './passwords/credential-check.ts'
 export { default as passwords, Passwords } from './passwords/passwords.ts'
@@ -18,5 +18,5 @@ export { revokeAccess, setPassword, signOutEverywhere, type EndedSessions } from
 export { authRoutes } from './routes.ts'
 export { browserSessionRoutes } from './sessions/browser-session.ts'
 export { sessionRoutes } from './sessions/routes.ts'
-export { createUser, DELETED_EMAIL, findUser, IS_AUTHORIZED, IS_BEING_DELETED, listAccounts, operatorOf,
+export { createUser, deletedEmail, findUser, IS_BEING_DELETED, listAccounts, lockAccount, operatorOf,
   ownerSql, type AccountSummary, type Authority } from './user-repository.ts'

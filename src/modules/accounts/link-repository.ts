@@ -1,8 +1,8 @@
-import type { Database } from '../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { linkMailSql, noticeSql, type LinkKind } from './mail/mail-sql.ts'
-import { CHANGED, revocationSql, revokeNewerAccess, type Change,
-  type EndedSessions } from './revocation-repository.ts'
+import { linkMailSql, queueNotice, type LinkKind } from './mail/queue-repository.ts'
+import { endLink, revokeAccess, type EndedSessions } from './revocation-repository.ts'
+import { lockAccount, operatorOf } from './user-repository.ts'
 
 // The links in mails: asks for them, and uses them.
 
@@ -16,20 +16,6 @@ const REQUEST = statement<{ id: number }>(`
     FOR KEY SHARE
   ), ${linkMailSql(':kind', 'account')}
   SELECT id FROM users WHERE email = :email`)
-
-// One statement decides which of two uses of a link succeeds: the second waits for the first, and finds the
-// token gone. The change and what it revokes are committed together.
-const USE = statement<Change>(`
-  WITH account AS (
-    SELECT users.id FROM users JOIN mail_links link ON link.user_id = users.id
-    WHERE link.token_hash = :tokenHash AND link.kind = :kind AND link.expires_at > now()
-    FOR NO KEY UPDATE OF users FOR UPDATE OF link
-  ), changed AS (
-    UPDATE users SET password_hash = COALESCE(:newPasswordHash, users.password_hash),
-      email_confirmed_at = COALESCE(users.email_confirmed_at, now())
-    FROM account WHERE users.id = account.id RETURNING ${CHANGED}
-  ), ${noticeSql('password_changed', 'changed', ":kind = 'password_reset'")},
-  ${revocationSql("(:kind = 'password_reset' OR kind = :kind)")}`)
 
 /**
  * Queues a mail with a link, if there is such an account, unless the link would confirm a confirmed address.
@@ -45,14 +31,14 @@ export async function requestLink (
   return (await database.run(REQUEST, { kind, email }))[0]?.id
 }
 
-/** Finds the user who got a link. @returns null when the link can't be used any more */
+/** Finds the user who got a link. @returns undefined when the link can't be used any more */
 export async function findLinkOwner (
-  database: Database,
+  { user }: Transaction,
   kind: LinkKind,
   tokenHash: Uint8Array<ArrayBuffer>
-): Promise<{ email: string } | null> {
+): Promise<{ email: string } | undefined> {
   const mailLinks = { some: { tokenHash, kind, expiresAt: { gt: new Date() } } }
-  return await database.user.findFirst({ where: { mailLinks }, select: { email: true } })
+  return await user.findFirst({ where: { mailLinks }, select: { email: true } }) ?? undefined
 }
 
 /**
@@ -63,11 +49,10 @@ export async function findLinkOwner (
  */
 export async function resetPassword (
   database: Database,
-  tokenHash: Uint8Array,
+  tokenHash: Uint8Array<ArrayBuffer>,
   newPasswordHash: string
 ): Promise<EndedSessions | undefined> {
-  const values = { kind: 'password_reset', tokenHash, newPasswordHash, sessionId: null }
-  return await revokeNewerAccess(database, await database.run(USE, values), null)
+  return await useLink(database, 'password_reset', tokenHash, { newPasswordHash })
 }
 
 /**
@@ -79,9 +64,34 @@ export async function resetPassword (
  */
 export async function confirmEmail (
   database: Database,
-  tokenHash: Uint8Array,
+  tokenHash: Uint8Array<ArrayBuffer>,
   keptSession: string | null
 ): Promise<EndedSessions | undefined> {
-  const values = { kind: 'email_confirmation', tokenHash, newPasswordHash: null, sessionId: keptSession }
-  return await revokeNewerAccess(database, await database.run(USE, values), keptSession)
+  return await useLink(database, 'email_confirmation', tokenHash, { keptSession })
+}
+
+async function useLink (
+  database: Database,
+  kind: LinkKind,
+  tokenHash: Uint8Array<ArrayBuffer>,
+  { newPasswordHash, keptSession = null }: { newPasswordHash?: string, keptSession?: string | null }
+): Promise<EndedSessions | undefined> {
+  const owner = await findLinkOwner(database, kind, tokenHash)
+  return owner && await database.$transaction(async (transaction) => {
+    const user = await lockAccount(transaction, operatorOf(owner.email))
+    // Another request may have used the link before this one had the lock.
+    if (user === undefined || await findLinkOwner(transaction, kind, tokenHash) === undefined) {
+      return undefined
+    }
+    const { id, email, emailConfirmedAt } = user
+    const passwordHash = newPasswordHash ?? user.passwordHash
+    const data = { passwordHash, emailConfirmedAt: emailConfirmedAt ?? new Date() }
+    await transaction.user.update({ where: { id }, data })
+    if (newPasswordHash !== undefined) {
+      await queueNotice(transaction, 'password_changed', user)
+      await endLink(transaction, id, 'password_reset')
+    }
+    await endLink(transaction, id, 'email_confirmation')
+    return { id, email, sessionsEnded: await revokeAccess(transaction, id, keptSession) }
+  })
 }

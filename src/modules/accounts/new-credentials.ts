@@ -1,4 +1,4 @@
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
+import type { Database } from '../../infra/postgres/database.ts'
 import { InvalidError } from '../../errors.ts'
 import { problemsOf } from '../../http/validation.ts'
 import { isPlainEmailAddress, normalizeEmail } from './mail/email-addresses.ts'
@@ -18,7 +18,7 @@ export interface NewAccount {
  *
  * @throws {InvalidError} with a sentence for each broken rule
  */
-export async function checkNewAccount (database: StatementRunner, account: NewAccount): Promise<NewAccount> {
+export async function checkNewAccount (database: Database, account: NewAccount): Promise<NewAccount> {
   const body = { user: { ...account, password_confirmation: account.password } }
   return await checkSignUp(database, body, problemsOf(SignUpBody, body))
 }
@@ -31,7 +31,7 @@ export async function checkNewAccount (database: StatementRunner, account: NewAc
  * @throws {InvalidError} with these sentences and one for each other broken rule
  */
 export async function checkSignUp (
-  database: StatementRunner,
+  database: Database,
   body: unknown,
   schemaProblems: readonly string[]
 ): Promise<NewAccount> {

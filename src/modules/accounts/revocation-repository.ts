@@ -1,9 +1,6 @@
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
-import { noticeSql } from './mail/mail-sql.ts'
-import { ALIVE, findUser, IS_AUTHORIZED, type Authority } from './user-repository.ts'
-
-// A new password and a confirmed address revoke what gave access to the account before. One statement does
-// all of that. A sign-in that was under way may still have started a session, which a second one revokes.
+import type { Database, Transaction } from '../../infra/postgres/database.ts'
+import { queueNotice, type LinkKind } from './mail/queue-repository.ts'
+import { findUser, lockAccount, type Authority } from './user-repository.ts'
 
 /** An account and the number of its sessions that were revoked. */
 export interface EndedSessions {
@@ -12,86 +9,39 @@ export interface EndedSessions {
   readonly sessionsEnded: number
 }
 
-/** A change that revokes all sessions, keys and preview links which were created before. */
-export interface Change extends EndedSessions {
-  /** Every session, key and preview link that was created up to this time ends. */
-  readonly changedAt: Date
+/** Revokes all sessions of a user except one. @returns how many it revoked */
+export async function revokeSessions (
+  { session }: Transaction,
+  userId: number,
+  keptSession: string | null
+): Promise<number> {
+  const others = keptSession === null ? {} : { id: { not: keptSession } }
+  const { count } = await session.updateMany({
+    where: { userId, revokedAt: null, ...others },
+    data: { revokedAt: new Date() }
+  })
+  return count
 }
 
 /**
- * The columns that `changed`, the UPDATE of a user, has to return for revocationSql(). The times of sessions
- * and keys are rounded to milliseconds, so this time lies a little later.
- */
-export const CHANGED = "users.id, users.email, clock_timestamp() + interval '2 ms' AS at"
-
-/**
- * Returns tables of a WITH clause, and the SELECT of a Change. They revoke the sessions, except `:sessionId`,
- * and the links of the user in the table `changed`, and delete the keys and the preview links.
+ * Ends what gives access to a locked account: its keys, its preview links, and its sessions except one.
  *
- * @param links a condition for the links that end
- */
-export const revocationSql = (links: string): string => `
-  revoked AS (
-    UPDATE sessions s SET revoked_at = now() FROM changed
-    WHERE user_id = changed.id AND ${ALIVE} AND s.id IS DISTINCT FROM :sessionId::uuid
-    RETURNING s.id
-  ), keys AS (
-    DELETE FROM api_keys USING changed WHERE user_id = changed.id
-  ), previews AS (
-    DELETE FROM preview_links USING changed WHERE user_id = changed.id
-  ), links AS (
-    UPDATE mail_links SET mail_id = NULL, token_hash = NULL, expires_at = NULL FROM changed
-    WHERE user_id = changed.id AND ${links}
-  )
-  SELECT id, email, at AS "changedAt", (SELECT count(*)::integer FROM revoked) AS "sessionsEnded"
-  FROM changed`
-
-// One statement. PostgreSQL's clock tells which sessions are alive.
-const REVOKE = statement<{ id: string }>(`
-  WITH keys AS (
-    DELETE FROM api_keys
-    WHERE :withKeys::boolean AND user_id = :userId::integer AND created_at <= :createdUntil::timestamptz
-  ), previews AS (
-    DELETE FROM preview_links
-    WHERE :withKeys::boolean AND user_id = :userId::integer AND created_at <= :createdUntil::timestamptz
-  )
-  UPDATE sessions s SET revoked_at = now()
-  WHERE user_id = :userId::integer AND created_at <= :createdUntil::timestamptz AND ${ALIVE}
-    AND id IS DISTINCT FROM :keptSession::uuid
-  RETURNING id`)
-
-const CHANGE_NOTICE = noticeSql('password_changed', 'changed', ':hasMail::boolean', {
-  details: "jsonb_build_object('session_kept', :sessionId::uuid IS NOT NULL)"
-})
-
-// One statement commits the password, what it revokes and the notice together, if the proof still holds.
-const CHANGE = statement<Change>(`
-  WITH account AS (SELECT id FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), changed AS (
-    UPDATE users SET password_hash = :newPasswordHash
-    FROM account WHERE users.id = account.id RETURNING ${CHANGED}
-  ), ${CHANGE_NOTICE}, ${revocationSql("kind = 'password_reset'")}`)
-
-/**
- * Revokes the user's sessions and deletes the keys and preview links that were created until then. Keeps
- * `keptSession`.
+ * @returns how many sessions it revoked
  */
 export async function revokeAccess (
-  database: StatementRunner,
+  transaction: Transaction,
   userId: number,
-  createdUntil: Date | 'infinity' = 'infinity',
   keptSession: string | null = null
-): Promise<void> {
-  await database.run(REVOKE, { userId, createdUntil, keptSession, withKeys: true })
+): Promise<number> {
+  await transaction.apiKey.deleteMany({ where: { userId } })
+  await transaction.previewLink.deleteMany({ where: { userId } })
+  return await revokeSessions(transaction, userId, keptSession)
 }
 
-/** Ends sessions, keys and preview links created during the change, except `keptSession`. */
-export async function revokeNewerAccess (
-  database: StatementRunner,
-  [changed]: readonly Change[],
-  keptSession: string | null
-): Promise<EndedSessions | undefined> {
-  if (changed !== undefined) await revokeAccess(database, changed.id, changed.changedAt, keptSession)
-  return changed
+/** Ends the link of a kind that was mailed to a user, or would be. */
+export async function endLink ({ mailLink }: Transaction, userId: number, kind: LinkKind): Promise<void> {
+  const data = { mailId: null, tokenHash: null, expiresAt: null }
+  await mailLink.updateMany({ where: { userId, kind }, data })
 }
 
 /**
@@ -102,27 +52,21 @@ export async function revokeNewerAccess (
  * @returns undefined when the password or the session is no longer valid, or there is no such account
  */
 export async function setPassword (
-  database: StatementRunner,
+  database: Database,
   authority: Authority,
-  options: { readonly newPasswordHash: string, readonly hasMail: boolean }
+  { newPasswordHash, hasMail }: { readonly newPasswordHash: string, readonly hasMail: boolean }
 ): Promise<EndedSessions | undefined> {
-  const changed = await database.run(CHANGE, { ...authority, ...options })
-  return await revokeNewerAccess(database, changed, authority.sessionId)
-}
-
-/** Revokes all sessions of a user except this one. @returns how many it revoked */
-export async function revokeSessions (
-  database: StatementRunner,
-  userId: number,
-  keptSession: string | null
-): Promise<number> {
-  const revoked = await database.run(REVOKE, {
-    userId,
-    createdUntil: 'infinity',
-    keptSession,
-    withKeys: false
+  return await database.$transaction(async (transaction) => {
+    const user = await lockAccount(transaction, authority)
+    if (user === undefined) return undefined
+    const { id, email } = user
+    const { sessionId } = authority
+    await transaction.user.update({ where: { id }, data: { passwordHash: newPasswordHash } })
+    await endLink(transaction, id, 'password_reset')
+    const details = { session_kept: sessionId !== null }
+    if (hasMail) await queueNotice(transaction, 'password_changed', user, details)
+    return { id, email, sessionsEnded: await revokeAccess(transaction, id, sessionId) }
   })
-  return revoked.length
 }
 
 /**
@@ -132,7 +76,7 @@ export async function revokeSessions (
  * @returns undefined when there is no such account
  */
 export async function signOutEverywhere (
-  database: StatementRunner,
+  database: Database,
   email: string
 ): Promise<EndedSessions | undefined> {
   const user = await findUser(database, email)

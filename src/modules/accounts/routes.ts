@@ -15,6 +15,7 @@ import { limitByAddress, startInTurn } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'
 import { Sessions } from './sessions/sessions.ts'
+import { createUser } from './user-repository.ts'
 
 const tokenFields = {
   access_token: AccessToken,
@@ -108,10 +109,13 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body, attachedProblems(request))
     const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
-    const { userId, tokens } = await sessions.startWithAccount(request, email, passwordHash)
+    const account = { email, passwordHash, isConfirmed: false, hasMail: sendsMail(config) }
+    const user = await createUser(database, account)
     app.wakeMailSender()
+    const session = await sessions.start(request, user, 'signed_up')
+    if (session === undefined) throw new InvalidCredentialsError() // the account has been changed already
     reply.code(201).header('location', app.publicPath('/auth/me'))
-    return { user: userRecord({ id: userId, email, emailConfirmedAt: null }), ...tokens }
+    return { user: userRecord(user), ...session.tokens }
   })
 
   app.post('/auth/sign_in', {
@@ -123,7 +127,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (validationError !== undefined && !hasUser(body)) throw validationError
     const { email, password } = validationError === undefined ? body.user : NOBODY
     const user = await credentialCheck.attempt(request, email, password)
-    const session = user && await sessions.start(request, user)
+    const session = user && await sessions.start(request, user, 'signed_in')
     if (user === undefined || session === undefined) {
       auditRequest(request, 'sign_in_failed', { email_hash: app.hashEmail(email) })
       throw new InvalidCredentialsError()

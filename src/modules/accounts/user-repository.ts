@@ -1,7 +1,8 @@
-import { unlessTaken, type Database } from '../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../infra/postgres/database.ts'
 import type { User as UserRow } from '../../infra/postgres/generated/prisma/client.ts'
 import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
+import { linkMailSql } from './mail/queue-repository.ts'
 
 export type User = Readonly<Pick<UserRow, 'id' | 'email' | 'passwordHash' | 'emailConfirmedAt'>>
 
@@ -35,19 +36,14 @@ export type Authority = PasswordProof | {
 /** The authority of the operator over the account of a normalised address. */
 export const operatorOf = (email: string): Authority => ({ email, passwordHash: null, sessionId: null })
 
-/** A session that has not ended. */
-export const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
-
-/** A condition on `users`: it is the account of an Authority, whose proof still holds. */
-export const IS_AUTHORIZED = `users.email = :email AND (:sessionId::uuid IS NULL OR
-  users.password_hash = :passwordHash AND EXISTS (
-    SELECT FROM sessions s WHERE s.id = :sessionId::uuid AND s.user_id = users.id AND ${ALIVE}))`
+/** A condition of Prisma: a session that has not ended, as far as the clock of this process tells. */
+export const isAlive = () => ({ revokedAt: null, expiresAt: { gt: new Date() } })
 
 /** The address of a user whose deletion has begun. It isn't valid, so nobody can sign up or in with it. */
-export const DELETED_EMAIL = "'deleted account ' || users.id"
+export const deletedEmail = (userId: number): string => `deleted account ${userId}`
 
 /** A condition on a row of `users`: the deletion of the account has begun. */
-export const IS_BEING_DELETED = `users.email = ${DELETED_EMAIL}`
+export const IS_BEING_DELETED = "users.email = 'deleted account ' || users.id"
 
 /**
  * Returns a SELECT of a user whose account is not being deleted. Statements that insert pages or assets must
@@ -61,14 +57,39 @@ export const ownerSql = (userId: string): string =>
 export const EMAIL_TAKEN = 'Email has already been taken'
 const ACCOUNTS_PER_STATEMENT = 500
 
-// Hot: it runs at every sign-in.
-const FIND = statement<User>(`
-  SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
-  FROM users WHERE email = :email`)
+// One statement, so that no account is without the mail that confirms its address.
+const CREATE = statement<User>(`
+  WITH account AS (
+    INSERT INTO users (email, password_hash, email_confirmed_at)
+    VALUES (:email, :passwordHash, CASE WHEN :isConfirmed::boolean THEN now() END)
+    RETURNING id, email, password_hash, email_confirmed_at
+  ), ${linkMailSql("'email_confirmation'", 'account', ':hasMail::boolean')}
+  SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt" FROM account`)
 
 /** Finds an account by its normalised e-mail address. */
-export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
-  return (await database.run(FIND, { email }))[0]
+export async function findUser ({ user }: Database, email: string): Promise<User | undefined> {
+  const select = { id: true, email: true, passwordHash: true, emailConfirmedAt: true }
+  return await user.findUnique({ where: { email }, select }) ?? undefined
+}
+
+/**
+ * Finds an account, and locks it until the end of the transaction. Sign-ins, new keys and other changes of it
+ * wait.
+ *
+ * @returns undefined when the proof of the authority doesn't hold any more, or there is no such account
+ */
+export async function lockAccount (
+  transaction: Transaction,
+  { email, passwordHash, sessionId }: Authority
+): Promise<User | undefined> {
+  const [user] = await transaction.$queryRaw<User[]>`
+    SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
+    FROM users WHERE email = ${email} FOR NO KEY UPDATE`
+  if (user === undefined || user.email === deletedEmail(user.id)) return undefined
+  if (sessionId === null) return user
+  const session = { id: sessionId, userId: user.id, ...isAlive() }
+  const holds = user.passwordHash === passwordHash && await transaction.session.count({ where: session }) > 0
+  return holds ? user : undefined
 }
 
 /** Yields all accounts in the order of their ids, in batches, without those that are being deleted. */
@@ -88,7 +109,7 @@ export async function* listAccounts (
     const [landingPages, assets, sessions] = (await Promise.all([
       landingPage.groupBy({ ...grouping, where: { ...where, deletedAt: null } }),
       asset.groupBy({ ...grouping, where }),
-      session.groupBy({ ...grouping, where: { ...where, revokedAt: null, expiresAt: { gt: new Date() } } })
+      session.groupBy({ ...grouping, where: { ...where, ...isAlive() } })
     ])).map((counts) => new Map(counts.map(({ userId, _count: count }) => [userId, count])))
     if (accounts.length > 0) {
       yield accounts.map(({ id, email, createdAt }) => ({
@@ -106,19 +127,19 @@ export async function* listAccounts (
 }
 
 /**
- * Creates an account without a session.
+ * Creates an account.
  *
- * @returns its id
+ * @param account `hasMail`: whether a mail asks to confirm the address
  * @throws {InvalidError} when the e-mail address is taken
  */
 export async function createUser (
-  { user }: Database,
-  email: string,
-  passwordHash: string
-): Promise<number> {
-  const created = await unlessTaken(user.create({ data: { email, passwordHash }, select: { id: true } }))
-  if (created === undefined) throw new InvalidError([EMAIL_TAKEN])
-  return created.id
+  database: StatementRunner,
+  account: Pick<User, 'email' | 'passwordHash'> & { readonly isConfirmed: boolean, readonly hasMail: boolean }
+): Promise<User> {
+  const rows = await database.run(CREATE, account).catch((error: unknown) => {
+    throw isUniqueViolation(error) ? new InvalidError([EMAIL_TAKEN]) : error
+  })
+  return rows[0] as User
 }
 
 /** Replaces a password hash. @returns false when the password has been changed since `user` was read */
@@ -132,9 +153,4 @@ export async function replacePasswordHash (
     data: { passwordHash }
   })
   return count === 1
-}
-
-/** Rethrows the error of an INSERT into `users`, as an InvalidError if the address is taken. */
-export function throwEmailTaken (error: unknown): never {
-  throw isUniqueViolation(error) ? new InvalidError([EMAIL_TAKEN]) : error
 }

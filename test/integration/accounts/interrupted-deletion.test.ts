@@ -26,8 +26,7 @@ const { database } = app
 
 const deleteAccount = async (account: Account, on = app) =>
   await sendAs(on, account, 'DELETE', '/auth/me', { password: PASSWORD })
-const begin = async ({ user }: Account, runner: StatementRunner = database) =>
-  await beginDeletion(runner, operatorOf(user.email), false)
+const begin = async ({ user }: Account) => await beginDeletion(database, operatorOf(user.email), false)
 /** Sets the end of the claim on a deletion. Until then, no process in the background works on it. */
 const claim = async ({ user: { id: userId } }: Account, ms: number) =>
   await database.accountDeletion.update({
@@ -63,8 +62,11 @@ async function blockRemoval (file: { url: string }): Promise<() => Promise<void>
 t.test('requests that wait for the deletion to begin leave nothing', async (t) => {
   const owner = await signUp(app)
   await app.inject({ url: '/auth/me', headers: owner.headers }) // notes that the session is used
-  const beginning = await transaction(t)
-  t.equal(await begin(owner, beginning), owner.user.id)
+  // The deletion locks the row of the user before it waits for this table.
+  const other = await transaction(t)
+  await other.client.query('LOCK TABLE preview_links IN SHARE MODE')
+  const beginning = begin(owner)
+  await untilWaiting(1)
   const { headers } = owner
   const credentials = { user: { email: owner.user.email, password: PASSWORD } }
   const key = { name: 'late', scopes: ['pages:read'], current_password: PASSWORD }
@@ -74,8 +76,9 @@ t.test('requests that wait for the deletion to begin leave nothing', async (t) =
     app.inject({ method: 'POST', url: '/auth/sign_in', payload: credentials }),
     app.inject({ method: 'POST', url: '/api_keys', headers, payload: key })
   ])
-  await untilWaiting(4)
-  await beginning.client.query('COMMIT')
+  await untilWaiting(5)
+  await other.client.query('COMMIT')
+  t.equal(await beginning, owner.user.id)
   const [page, asset, session, apiKey] = (await responses).map(({ statusCode }) => statusCode)
   t.same([page, asset, session], [401, 401, 401])
   t.ok(apiKey === 401 || apiKey === 422, `an API key: ${apiKey}`)

@@ -24,7 +24,7 @@ export interface Storage {
 }
 
 /** Starts a replica to be killed and one that keeps running under a steady load of reads. */
-export async function startReplicas (t: Test) {
+export async function startReplicas (t: Test, ofVictim: Record<string, string> = {}) {
   const uploads = await testSettings(t)
   const folder = uploads.UPLOADS_DIR as string
   const settings = {
@@ -37,7 +37,7 @@ export async function startReplicas (t: Test) {
     SIGN_UPS_PER_ADDRESS: '1000000'
   }
   const survivor = await CrashingService.start(t, settings)
-  const victim = await CrashingService.start(t, { ...settings, MIGRATE_ON_START: 'false' })
+  const victim = await CrashingService.start(t, { ...settings, MIGRATE_ON_START: 'false', ...ofVictim })
   const owner = await Owner.signUp(survivor.url)
   const page = await owner.createPage(survivor.url, '{"read":"all the time"}')
   const readers = new Readers(t, { urls: [survivor.url], publicIds: [page.public_id], intervalMs: 50 })

@@ -1,10 +1,10 @@
-import type { Database } from '../../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../../infra/postgres/database.ts'
 import type { ApiKey } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { uuidv7, hashToken, createCheckedToken, isCheckedToken } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
-import { noticeSql } from '../mail/mail-sql.ts'
-import { IS_AUTHORIZED, type PasswordProof } from '../user-repository.ts'
+import { queueNotice } from '../mail/queue-repository.ts'
+import { lockAccount, type PasswordProof } from '../user-repository.ts'
 
 /** What an API key may give access to. */
 export type Resource = 'pages' | 'assets'
@@ -61,25 +61,6 @@ const FIND = statement<UsedKey & { isUseRecorded: boolean, minute: Date }>(`
   FROM api_keys k JOIN users u ON u.id = k.user_id
   WHERE k.key_hash = :keyHash AND (k.expires_at IS NULL OR k.expires_at > now())`)
 
-const CREATION_NOTICE = noticeSql(
-  'api_key_created',
-  'account',
-  ':hasMail::boolean AND EXISTS (SELECT FROM created)',
-  { details: "jsonb_build_object('scopes', :scopes::text[], 'expires_at', :expiresAt::timestamptz)" }
-)
-
-// One statement checks the proof and creates key and notice. The lock on the user lets one be created at a
-// time; a trigger counts the keys, because this statement can't see those created while it waited.
-const CREATE = statement<ApiKeyRow | { [Field in keyof ApiKeyRow]: null }>(`
-  WITH account AS (SELECT id, email FROM users WHERE ${IS_AUTHORIZED} FOR NO KEY UPDATE), created AS (
-    INSERT INTO api_keys (id, user_id, name, scopes, key_hash, expires_at)
-    SELECT :id::uuid, id, :name, :scopes::text[], :keyHash, :expiresAt::timestamptz FROM account
-    RETURNING id, name, scopes, created_at, expires_at, last_used_at
-  ), ${CREATION_NOTICE}
-  SELECT created.id, name, scopes, created_at AS "createdAt", expires_at AS "expiresAt",
-    last_used_at AS "lastUsedAt"
-  FROM account LEFT JOIN created ON true`)
-
 /** Finds a key, and notes its use, at most once a minute. @returns undefined when it is gone or expired */
 export async function useKey (database: Database, key: string): Promise<UsedKey | undefined> {
   const [found] = await database.run(FIND, { keyHash: hashToken(key) })
@@ -102,23 +83,28 @@ export async function useKey (database: Database, key: string): Promise<UsedKey 
 export async function createKey (
   database: Database,
   owner: PasswordProof,
-  { key, ...wanted }: {
+  { key, name, scopes, expiresAt }: {
     readonly name: string
-    readonly scopes: readonly Scope[]
+    readonly scopes: Scope[]
     readonly key: string
     readonly expiresAt: Date | null
   },
   hasMail: boolean
 ): Promise<ApiKeyRow | 'too many' | undefined> {
-  const values = { id: uuidv7(), keyHash: hashToken(key), ...wanted, ...owner, hasMail }
-  const [created] = await database.run(CREATE, values)
-  // No row: the password or session isn't valid. A row without an id: the user has too many keys.
-  return created?.id === null ? 'too many' : created
+  return await database.$transaction(async (transaction) => {
+    const user = await lockAccount(transaction, owner) // creates one key at a time
+    if (user === undefined) return undefined
+    if (await hasMaxKeys(transaction, user.id)) return 'too many'
+    const data = { userId: user.id, name, scopes, keyHash: hashToken(key), expiresAt }
+    const details = { scopes, expires_at: expiresAt?.toISOString() ?? null }
+    if (hasMail) await queueNotice(transaction, 'api_key_created', user, details)
+    return await transaction.apiKey.create({ data: { id: uuidv7(), ...data }, select: SHOWN })
+  })
 }
 
-export async function hasMaxKeys (database: Database, userId: number): Promise<boolean> {
+export async function hasMaxKeys ({ apiKey }: Transaction, userId: number): Promise<boolean> {
   const OR = [{ expiresAt: null }, { expiresAt: { gt: new Date() } }]
-  return await database.apiKey.count({ where: { userId, OR } }) >= MAX_KEYS
+  return await apiKey.count({ where: { userId, OR } }) >= MAX_KEYS
 }
 
 /** Lists the keys of a user, newest first: one more than `page.limit` if there is a next page. */

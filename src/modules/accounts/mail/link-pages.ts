@@ -1,5 +1,5 @@
 import type { FastifyPluginAsync } from 'fastify'
-import type { LinkKind, MailKind } from './mail-sql.ts'
+import type { LinkKind, MailKind } from './queue-repository.ts'
 
 // The links in mails. The token is in the fragment, which browsers don't send and proxies don't log.
 

@@ -1,10 +1,71 @@
-import type { Database } from '../../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../../infra/postgres/database.ts'
+import type { Prisma } from '../../../infra/postgres/generated/prisma/client.ts'
 import type { Backlog } from '../../../infra/postgres/shared-work.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
-import type { MailKind } from './mail-sql.ts'
 
 // The queue of mails in the table `mails`. Single statements, so that no transaction is open while a mail is
 // sent. A sender that dies leaves its claim, which lapses.
+
+/** Mails with a link. The link of each kind that was mailed last is the only one that can be used. */
+export type LinkKind = 'email_confirmation' | 'password_reset'
+/** Mails that tell a user about a change of the account. */
+export type NoticeKind = 'password_changed' | 'api_key_created' | 'account_deleted' | 'webhook_paused'
+export type MailKind = LinkKind | NoticeKind
+
+/** Mails with a link of one kind, and notices of one kind, that an address gets in an hour at most. */
+const LINKS_PER_HOUR = 3
+const NOTICES_PER_HOUR = 10
+
+/** Returns an INSERT, which returns a row if another mail may be queued, and counts that mail. */
+const limitSql = (kind: string, from: string, isOn: string, max: number): string =>
+  `INSERT INTO mail_limits AS known (address_hash, kind, queued_at)
+    SELECT sha256(convert_to(email, 'UTF8')), ${kind}, ARRAY[now()] FROM ${from} WHERE ${isOn}
+    ON CONFLICT (address_hash, kind) DO UPDATE
+      SET queued_at = (known.queued_at || now())[GREATEST(1, cardinality(known.queued_at) + 2 - ${max}):]
+    WHERE cardinality(known.queued_at) < ${max} OR known.queued_at[1] <= now() - interval '1 hour'
+    RETURNING kind`
+
+const NOTICE_LIMIT = limitSql('$1', '(SELECT $2::text AS email) account', 'true', NOTICES_PER_HOUR)
+
+/**
+ * Queues a notice, unless there were too many in the last hour. The transaction is that of the change, so
+ * that no notice is lost, and none is sent for a change that failed.
+ *
+ * @param user without an `id` if the notice outlives the account
+ * @param details for the text
+ */
+export async function queueNotice (
+  transaction: Transaction,
+  kind: NoticeKind,
+  { id: userId, email }: { readonly id?: number, readonly email: string },
+  details?: Prisma.InputJsonObject
+): Promise<void> {
+  const allowed = await transaction.$queryRawUnsafe<unknown[]>(NOTICE_LIMIT, kind, email)
+  if (allowed.length === 0) return
+  const data = { recipient: email, kind, ...userId !== undefined && { userId }, ...details && { details } }
+  await transaction.mail.create({ data })
+}
+
+/**
+ * Returns tables of a WITH clause that queue a mail with a link, unless there were too many in the last hour.
+ * The link is made when the mail is sent.
+ *
+ * @param kind SQL of a LinkKind
+ * @param from the table with the `id` and `email` of the user
+ * @param isOn a condition; without mail it must be false
+ */
+export const linkMailSql = (kind: string, from: string, isOn = 'true'): string =>
+  `allowed AS (
+    ${limitSql(kind, from, isOn, LINKS_PER_HOUR)}
+  ), link AS (
+    INSERT INTO mail_links (user_id, kind, mail_id)
+    SELECT id, kind, gen_random_uuid() FROM ${from}, allowed
+    ON CONFLICT (user_id, kind) DO UPDATE SET mail_id = excluded.mail_id
+    RETURNING user_id, kind, mail_id
+  ), mail AS (
+    INSERT INTO mails (id, user_id, recipient, kind)
+    SELECT mail_id, user_id, email, kind FROM link JOIN ${from} ON id = user_id
+  )`
 
 /** How long a mail belongs to the process that has claimed it, in seconds. */
 const CLAIM_SECONDS = 60

@@ -1,8 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
-import type { MailKind } from './mail-sql.ts'
 import { isLinkKind, linkTo } from './link-pages.ts'
-import { claimMail, postponeMail, removeMail, type ClaimedMail } from './queue-repository.ts'
+import { claimMail, postponeMail, removeMail, type ClaimedMail, type MailKind } from './queue-repository.ts'
 import { writeMail } from './texts.ts'
 import { describeFailure, isPermanent, type SendMail } from './transport.ts'
 

@@ -1,4 +1,4 @@
-import type { MailKind } from './mail-sql.ts'
+import type { MailKind } from './queue-repository.ts'
 
 // The texts of all mails. They contain nothing that users have written, which could mislead the owner of an
 // address that somebody else has signed up with, or make a spam filter drop a warning.

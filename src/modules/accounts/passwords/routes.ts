@@ -132,10 +132,10 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { token: given } = fieldsOf(request.body)
     const token = typeof given === 'string' ? given : ''
     const tokenHash = hashToken(token)
-    const owner = token === '' ? null : await findLinkOwner(database, 'password_reset', tokenHash)
+    const owner = token === '' ? undefined : await findLinkOwner(database, 'password_reset', tokenHash)
     const problems = [
       ...attachedProblems(request),
-      ...token !== '' && owner === null ? [INVALID_LINK] : [],
+      ...token !== '' && owner === undefined ? [INVALID_LINK] : [],
       ...checkNewPasswordFields(owner?.email ?? '', request.body)
     ]
     if (problems.length > 0) throw new InvalidError(problems)

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
-import { createAccount, rotateToken, signOut, startSession, type NewSession, type Session,
+import { rotateToken, signOut, startSession, type NewSession, type Session,
   type SessionIds } from './session-repository.ts'
 import type { User } from '../user-repository.ts'
 
@@ -31,26 +30,14 @@ export class Sessions {
    *
    * @returns undefined when the account is gone or its password has changed since the check
    */
-  async start (request: FastifyRequest, user: User): Promise<IssuedSession | undefined> {
+  async start (
+    request: FastifyRequest,
+    user: User,
+    event: 'signed_up' | 'signed_in'
+  ): Promise<IssuedSession | undefined> {
     const token = createToken()
     const session = await startSession(this.#app.database, user, this.#next(request, token))
-    return session && this.#issue(request, 'signed_in', session, token, user.email)
-  }
-
-  /**
-   * Creates an account with its first session.
-   *
-   * @throws {InvalidError} when the e-mail address is taken
-   */
-  async startWithAccount (
-    request: FastifyRequest,
-    email: string,
-    passwordHash: string
-  ): Promise<IssuedSession> {
-    const token = createToken()
-    const account = { email, passwordHash, hasMail: sendsMail(this.#app.config) }
-    const session = await createAccount(this.#app.database, account, this.#next(request, token))
-    return this.#issue(request, 'signed_up', session, token, email)
+    return session && this.#issue(request, event, session, token, user.email)
   }
 
   /**

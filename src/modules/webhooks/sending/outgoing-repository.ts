@@ -1,7 +1,7 @@
 import type { Database } from '../../../infra/postgres/database.ts'
 import type { OutboxMessage } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
-import { noticeSql } from '../../accounts/index.ts'
+import { queueNotice } from '../../accounts/index.ts'
 import { CDN_TARGET, CLAIM_OR_FREEZE, IS_NEXT, IS_SETTLED, untilUnique } from '../../landing-pages/index.ts'
 import type { Outcome } from '../../../http/send-request.ts'
 
@@ -103,20 +103,6 @@ const PUT_BACK = statement<object>(`
     status = :status::smallint, error = :error, duration_ms = :durationMs::integer
   FROM failed WHERE outbox.key = failed.key AND NOT EXISTS (SELECT FROM newer)`)
 
-const PAUSE_NOTICE = noticeSql('webhook_paused', 'account', ':hasMail::boolean', {
-  details: "jsonb_build_object('reason', :reason::text)"
-})
-
-/** One statement pauses a webhook and queues the mail about it. */
-const PAUSE = statement<{ userId: number }>(`
-  WITH paused AS (
-    UPDATE webhooks SET active = false, paused_reason = :reason
-    WHERE id = :id::uuid AND active RETURNING user_id
-  ), account AS (
-    SELECT users.id, email FROM users JOIN paused ON users.id = paused.user_id
-  ), ${PAUSE_NOTICE}
-  SELECT user_id AS "userId" FROM paused`)
-
 /**
  * Freezes or claims the message that is due first.
  *
@@ -199,7 +185,15 @@ export async function pauseWebhook (
   reason: 'gone' | 'failing',
   hasMail: boolean
 ): Promise<boolean> {
-  if ((await database.run(PAUSE, { id, reason, hasMail })).length === 0) return false
+  const isPaused = await database.$transaction(async (transaction) => {
+    const data = { active: false, pausedReason: reason }
+    const { count } = await transaction.webhook.updateMany({ where: { id, active: true }, data })
+    if (count === 0) return false
+    const { user } = await transaction.webhook.findUniqueOrThrow({ where: { id }, select: { user: true } })
+    if (hasMail) await queueNotice(transaction, 'webhook_paused', user, { reason })
+    return true
+  })
+  if (!isPaused) return false
   await database.outboxMessage.updateMany({ where: { target: id, state: 'waiting' }, data: { dueAt: null } })
   return true
 }
