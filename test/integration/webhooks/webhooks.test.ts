@@ -6,6 +6,7 @@ import { buildTestApp, createKey, createPage as createTextPage, sendAs, signUp, 
   type CreatedPage } from '../../helpers/app.ts'
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { isSignedWith, RECEIVABLE, startReceiver, type Receiver } from '../../helpers/receiver.ts'
+import { claimRedis } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
 // Webhooks as their owner sees them, without Redis, where a change is settled at once.
@@ -426,6 +427,25 @@ t.test('sync sends the state of every page, and redeliver that of one', async (t
   await until(async () => (await deliveriesOf(account, webhook))[0]?.state === 'delivered')
   await call(account, 'POST', url)
   t.match(await receiver.message(122), { type: 'page.deleted', data: { page: { id: page.id } } })
+})
+
+t.test('with replicas, what an owner asks for waits until they have the version', async (t) => {
+  const replica = await buildTestApp(t, { ...settings, REDIS_URL: await claimRedis(t) })
+  const account = await signUp(app)
+  await createPage(account, {})
+  const webhook = await createWebhook(account, { url: 'https://example.com/hook' })
+  const where = { target: webhook.id }
+  const sync = async () => {
+    await call(account, 'POST', `/webhooks/${webhook.id}/sync`, undefined, replica)
+    const { dueAt, settledAt } = await app.database.outboxMessage.findFirstOrThrow({ where })
+    return { wait: (dueAt?.getTime() ?? 0) - Date.now(), isSettled: dueAt !== null && dueAt >= settledAt }
+  }
+  const first = await sync()
+  t.ok(first.isSettled && first.wait > 0 && first.wait <= 61_000, `${first.wait} ms`)
+  const tomorrow = new Date(Date.now() + 86_400_000)
+  await app.database.outboxMessage.updateMany({ where, data: { dueAt: tomorrow } })
+  const second = await sync()
+  t.ok(second.isSettled && second.wait > 0 && second.wait <= 61_000, `${second.wait} ms`)
 })
 
 t.test('after a change of the secret both sign for 24 hours', async (t) => {
