@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
-import { ask, type Owner } from './client.ts'
+import { ask, call, type Owner } from './client.ts'
 import { outcomes, Readers, statuses } from './readers.ts'
 import { meanwhile } from './redis-replicas.ts'
 import { until } from './until.ts'
@@ -52,6 +52,22 @@ export async function checkSharedLimit (t: Test, { url, owner }: Site): Promise<
   }, 'a client gets its limit from both replicas together')
   t.equal((await ask(url, path, { from: newClient() })).status, 200, 'another client has its own limit')
   return path
+}
+
+let clients = 0
+
+/** Waits until two replicas without a proxy count one limit. Returns the address of a client that has spent it. */
+export async function untilLimitIsShared (urls: readonly [string, string], path: string): Promise<string> {
+  // Each client is a new one, because a replica may count by itself for a moment.
+  return await until(async () => {
+    const address = `192.0.2.${++clients}`
+    let allowed = 0
+    for (let n = 0; n < 40; n++) {
+      const { status } = await call('GET', urls[n % 2] + path, { headers: { 'x-forwarded-for': address } })
+      if (status === 200) allowed++
+    }
+    return allowed === 30 && address
+  }, 'the replicas share a limit')
 }
 
 /** Checks that reads of a page succeed while something happens. */

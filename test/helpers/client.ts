@@ -10,6 +10,17 @@ export interface Response {
   readonly status: number
   readonly headers: Headers
   readonly text: string
+  /** Parses the text. */
+  json<Body = any>(): Body
+}
+
+/** An uploaded file. */
+export interface StoredAsset {
+  readonly id: string
+  readonly url: string
+  /** The path of the URL. */
+  readonly path: string
+  readonly checksum: string
 }
 
 /** An account, which calls any replica. */
@@ -27,12 +38,47 @@ export class Owner {
   /** @param url URL of any replica */
   static async signUp (url: string): Promise<Owner> {
     const email = `owner-${process.pid}-${++accounts}@example.com`
-    const answer = await call('POST', `${url}/auth/sign_up`, {
-      json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
-    })
-    expectStatus(answer, 201)
-    const tokens = JSON.parse(answer.text) as { access_token: string, refresh_token: string }
-    return new Owner(email, tokens.access_token, tokens.refresh_token)
+    const user = { email, password: PASSWORD, password_confirmation: PASSWORD }
+    return Owner.#of(email, await call('POST', `${url}/auth/sign_up`, { json: { user } }), 201)
+  }
+
+  /** Begins another session of an account. */
+  static async signIn (url: string, email: string): Promise<Owner> {
+    const user = { email, password: PASSWORD }
+    return Owner.#of(email, await call('POST', `${url}/auth/sign_in`, { json: { user } }), 200)
+  }
+
+  static #of (email: string, answer: Response, status: number): Owner {
+    expectStatus(answer, status)
+    const { access_token: accessToken, refresh_token: refreshToken } = answer.json()
+    return new Owner(email, accessToken, refreshToken)
+  }
+
+  /** Returns the status of a sign-in with the password, without keeping the tokens. */
+  async signInStatus (url: string, password = PASSWORD): Promise<number> {
+    const user = { email: this.email, password }
+    return (await call('POST', `${url}/auth/sign_in`, { json: { user } })).status
+  }
+
+  /** Spends the refresh token, and keeps the tokens that replace it. Returns the status. */
+  async refresh (url: string): Promise<number> {
+    const answer = await call('POST', `${url}/auth/refresh`, { json: { refresh_token: this.refreshToken } })
+    if (answer.status === 200) {
+      const tokens = answer.json<{ access_token: string, refresh_token: string }>()
+      ;[this.accessToken, this.refreshToken] = [tokens.access_token, tokens.refresh_token]
+    }
+    return answer.status
+  }
+
+  /** Ends the session. Returns the status. */
+  async signOut (url: string): Promise<number> {
+    const json = { refresh_token: this.refreshToken }
+    return (await this.call('DELETE', `${url}/auth/sign_out`, { json })).status
+  }
+
+  /** Returns the status of a request with the access token: 401 when it is no longer valid. */
+  async accessStatus (url: string): Promise<number> {
+    return (await this.call('GET', `${url}/auth/me`)).status
   }
 
   /** Calls a management route with the access token. Its ETag is that of the uncompressed response. */
@@ -47,14 +93,14 @@ export class Owner {
       json: { name, scopes, current_password: PASSWORD }
     })
     expectStatus(answer, 201)
-    return (JSON.parse(answer.text) as { key: string }).key
+    return answer.json().key
   }
 
   /** Creates a page whose document is exactly the JSON text `document`. */
   async createPage (url: string, document: string): Promise<CreatedPage> {
     const answer = await this.call('POST', `${url}/landing_pages`, { text: `{"current_data":${document}}` })
     expectStatus(answer, 201)
-    const { id, public_id: publicId } = JSON.parse(answer.text) as CreatedPage
+    const { id, public_id: publicId } = answer.json<CreatedPage>()
     const recordTag = answer.headers.get('etag') as string
     return { id, public_id: publicId, etag: documentTag(recordTag), recordTag }
   }
@@ -64,6 +110,14 @@ export class Owner {
     return await this.call('PATCH', `${url}/manage/landing_pages/${id}`, {
       text: `{"current_data":${document}}`
     })
+  }
+
+  /** Uploads a file, which has to succeed. */
+  async store (url: string, bytes: Uint8Array, filename?: string): Promise<StoredAsset> {
+    const answer = await this.upload(url, bytes, filename)
+    expectStatus(answer, 201)
+    const asset = answer.json<StoredAsset>()
+    return { ...asset, path: new URL(asset.url).pathname }
   }
 
   /** Uploads a file. */
@@ -98,7 +152,13 @@ export async function call (
     headers: { ...type, ...headers },
     ...(body !== undefined && { body })
   })
-  return { status: response.status, headers: response.headers, text: await response.text() }
+  const content = await response.text()
+  return {
+    status: response.status,
+    headers: response.headers,
+    text: content,
+    json: () => JSON.parse(content)
+  }
 }
 
 export interface RawResponse {

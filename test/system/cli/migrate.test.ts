@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createDatabase, query } from '../../helpers/servers.ts'
-import { startService, temporaryFolder } from '../../helpers/service.ts'
+import { temporaryFolder } from '../../helpers/service.ts'
 import { landfall } from '../../helpers/cli.ts'
 
 const STATUS = ['migrate', '--status']
@@ -58,8 +58,4 @@ t.test('migrate --status and --dry-run do not create an embedded database', asyn
   t.match(await landfall(env, STATUS), { code: 1, stdout: /_init +pending$/m })
   t.match(await landfall(env, DRY_RUN), { code: 0, stdout: /CREATE TABLE/ })
   t.notOk(existsSync(env.DATA_DIR))
-  const service = await startService(t, env)
-  t.match(await landfall(env, STATUS), { code: 0, stdout: /_init +applied$/m }, 'the service is running')
-  await service.end('SIGTERM')
-  t.match(await landfall(env, STATUS), { code: 0, stdout: /_init +applied$/m })
 })

@@ -72,7 +72,7 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
     code: 1,
     stderr: "Password can't be the same as the email\n"
   })
-  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 200)
+  t.equal(await owner.accessStatus(url), 200)
   // Failed sign-ins don't count any more.
   for (let n = 0; n < 10; n++) t.equal(await signIn(url, owner.email, 'wrong password'), 401)
   t.equal(await signIn(url, owner.email, PASSWORD), 429)
@@ -81,11 +81,8 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
     stdout: `{"id":${accounts[0].id},"email":"${owner.email}","sessions_ended":1}\n`,
     stderr: ''
   })
-  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
-  t.equal(
-    (await call('POST', `${url}/auth/refresh`, { json: { refresh_token: owner.refreshToken } })).status,
-    401
-  )
+  t.equal(await owner.accessStatus(url), 401)
+  t.equal(await owner.refresh(url), 401)
   t.equal(await signIn(url, owner.email, PASSWORD), 401)
   t.equal(await signIn(url, owner.email, NEW_PASSWORD), 200)
 
@@ -94,7 +91,7 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
     code: 0,
     stdout: `Signed out ${owner.email}: 1 session ended\n`
   })
-  t.equal((await stays.call('GET', `${url}/auth/me`)).status, 200, 'other accounts stay signed in')
+  t.equal(await stays.accessStatus(url), 200, 'other accounts stay signed in')
   t.equal(await signIn(url, owner.email, NEW_PASSWORD), 200, 'the account can still sign in')
   t.match(await users(t, env, ['set-password', 'nobody@example.com'], NEW_PASSWORD), {
     code: 1,
@@ -108,7 +105,7 @@ t.test('the users commands work while the service runs on PostgreSQL and Redis',
 async function takeDown (t: Test, env: Record<string, string>, url: string): Promise<void> {
   const owner = await Owner.signUp(url)
   const [first, second] = [await owner.createPage(url, '{"n":1}'), await owner.createPage(url, '{"n":2}')]
-  const upload = async () => JSON.parse((await owner.upload(url, Buffer.from('abc'))).text)
+  const upload = async () => await owner.store(url, Buffer.from('abc'))
   const [byId, byUrl, kept] = [await upload(), await upload(), await upload()]
   const statusOf = async (target: string) => (await call('GET', target)).status
   const statusOfPage = async ({ public_id: publicId }: { public_id: string }) =>
@@ -133,7 +130,7 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
     stdout: `Deleted asset ${byId.id}, `,
     stderr: ''
   })
-  t.match(await landfall(env, ['assets', 'take-down', byUrl.url.split('/').at(-1)]), { code: 0, stderr: '' })
+  t.match(await landfall(env, ['assets', 'take-down', byUrl.path.slice('/uploads/'.length)]), { code: 0, stderr: '' })
   t.same(await Promise.all([byId, byUrl, kept].map(async (asset) => await statusOf(asset.url))), [
     404,
     404,
@@ -159,7 +156,7 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
   t.equal(audit.length, 1)
   t.notMatch(JSON.stringify(audit), owner.email)
   t.same([await statusOfPage(second), await statusOf(kept.url)], [404, 404])
-  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
+  t.equal(await owner.accessStatus(url), 401)
   t.match(await landfall(env, ['verify']), { code: 0 }, 'no file is left')
 }
 
@@ -181,9 +178,10 @@ t.test('the users commands work while the service runs on its embedded database'
   t.match(await landfall(env, ['pages', 'take-down', page.public_id]), { code: 0, stderr: '' })
   t.equal(await isRead(), 404, 'at once')
   t.match(await users(t, env, ['delete', owner.email]), { code: 0 })
-  t.equal((await owner.call('GET', `${url}/auth/me`)).status, 401)
+  t.equal(await owner.accessStatus(url), 401)
   t.equal(await service.end('SIGTERM'), 0)
   t.match(await users(t, env, ['list']), { code: 0, stdout: /\n\d+ +new@example\.com .*\n$/ })
+  t.match(await landfall(env, ['migrate', '--status']), { code: 0, stdout: /_init +applied$/m })
 })
 
 t.test('an account can be created before the first start, after landfall migrate', async (t) => {

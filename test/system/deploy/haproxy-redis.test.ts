@@ -4,6 +4,7 @@ import { testSettings } from '../../helpers/app.ts'
 import { changedFile, startHaproxy } from '../../shared/balancer.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { provide } from '../../shared/programs.ts'
+import { ORIGIN, untilLimitIsShared } from '../../helpers/behind-proxy.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { freePort, startRedisServer } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
@@ -55,37 +56,16 @@ t.test('the service goes on when Redis behind HAProxy fails over', async (t) => 
   const path = `/landing_pages/${page.public_id}`
   const untilRedis = async (state: string) => {
     for (const url of [one, two]) {
-      await until(
-        async () => JSON.parse((await call('GET', `${url}/health/ready`)).text).redis === state,
-        state
-      )
+      await until(async () => (await call('GET', `${url}/health/ready`)).json().redis === state, state)
     }
-  }
-  /** Reads as one client, on both replicas in turn. */
-  const count = async (address: string) => {
-    const responses = []
-    for (let n = 0; n < 40; n++) {
-      responses
-        .push(await call('GET', `${n % 2 === 0 ? one : two}${path}`, {
-          headers: { 'x-forwarded-for': address }
-        }))
-    }
-    return statuses(responses)
   }
   await untilRedis('ok')
-  let client = 0
-  /** Each client is a new one, because a replica may count by itself for a moment. */
-  const untilLimitIsShared = async () =>
-    await until(
-      async () => (await count(`192.0.2.${++client}`))[200] === 30,
-      'the replicas share a limit'
-    )
-  await untilLimitIsShared()
+  await untilLimitIsShared([one, two], path)
 
   const readers = new Readers(t, {
     urls: [one, two],
     publicIds: [page.public_id],
-    headers: { origin: 'https://reader.test' }
+    headers: ORIGIN
   })
   const reads = await readers.during(async () => {
     await primary.kill()
@@ -95,11 +75,10 @@ t.test('the service goes on when Redis behind HAProxy fails over', async (t) => 
   })
   await readers.stop()
   t.same(statuses(reads), { 200: reads.length }, 'no read failed meanwhile')
-  await untilLimitIsShared()
+  await untilLimitIsShared([one, two], path)
   t.equal((await owner.update(one, page.id, '{"v":2}')).status, 200)
   await until(
-    async () =>
-      (await call('GET', `${two}${path}`, { headers: { origin: 'https://reader.test' } })).text === '{"v":2}',
+    async () => (await call('GET', two + path, { headers: ORIGIN })).text === '{"v":2}',
     'the other replica has heard of a write'
   )
 })

@@ -3,6 +3,7 @@ import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { testSettings } from '../../helpers/app.ts'
+import { untilLimitIsShared } from '../../helpers/behind-proxy.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { landfall } from '../../helpers/cli.ts'
 import { startRedisCluster } from '../../helpers/redis-cluster.ts'
@@ -47,7 +48,7 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
     TRUST_PROXY: '127.0.0.0/8,::1'
   }
   const [one, two] = [await startService(t, settings), await startService(t, settings)]
-  const redisOf = async (url: string) => JSON.parse((await call('GET', `${url}/health/ready`)).text).redis
+  const redisOf = async (url: string) => (await call('GET', `${url}/health/ready`)).json().redis
   for (const { url } of [one, two]) {
     await until(async () => await redisOf(url) === 'ok', 'the cluster is used')
   }
@@ -58,16 +59,7 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
   const read = async (url: string, { public_id: publicId }: typeof pages[number], address: string) =>
     (await call('GET', `${url}/landing_pages/${publicId}`, { headers: { 'x-forwarded-for': address } }))
       .status
-  let client = 0
-  // Each client is a new one, because a replica may count by itself for a moment.
-  const address = await until(async () => {
-    const address = `192.0.2.${++client}`
-    const responses: number[] = []
-    for (let n = 0; n < 40; n++) {
-      responses.push(await read(n % 2 === 0 ? one.url : two.url, pages[0]!, address))
-    }
-    return responses.filter((status) => status === 200).length === 30 && address
-  }, 'the replicas share a limit')
+  const address = await untilLimitIsShared([one.url, two.url], `/landing_pages/${pages[0]!.public_id}`)
 
   const usesOf = async () => {
     const { code, stdout } = await landfall(settings, ['limits', 'show', address, '--json'])
@@ -86,20 +78,14 @@ t.test('the service and the command line use a cluster with TLS, a user and a pa
     for (const { url } of [one, two]) t.equal(await read(url, page, '198.51.100.1'), 200)
     t.match(await landfall(settings, ['pages', 'take-down', page.public_id]), { code: 0 })
     for (const { url } of [one, two]) {
-      await until(
-        async () => await read(url, page, '198.51.100.2') === 404,
-        'the page is gone on both replicas'
-      )
+      await until(async () => await read(url, page, '198.51.100.2') === 404, 'the page is gone on both')
     }
   }
   const { stdout } = await landfall(settings, ['config'])
   t.match(stdout, /^REDIS_URL +\(hidden\)/m)
   t.notOk(stdout.includes(password) || stdout.includes(encodeURIComponent(password)))
 
-  const wrong = await landfall({ ...settings, REDIS_URL: `rediss://landfall:wrong@${nodes}` }, [
-    'limits',
-    'show',
-    address
-  ])
+  const mistyped = { ...settings, REDIS_URL: `rediss://landfall:wrong@${nodes}` }
+  const wrong = await landfall(mistyped, ['limits', 'show', address])
   t.match(wrong, { code: 1, stderr: /Redis cannot be reached: WRONGPASS/ })
 })

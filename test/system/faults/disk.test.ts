@@ -3,7 +3,7 @@ import { chmod, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
-import { call, Owner, type Response } from '../../helpers/client.ts'
+import { call, Owner, type Response, type StoredAsset } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { startService } from '../../helpers/service.ts'
 import { noise } from '../../helpers/assets.ts'
@@ -30,10 +30,9 @@ const pageUrl = `${service.url}/landing_pages/${page.public_id}`
 const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id], intervalMs: 20 })
 
 const upload = async (size: number) => await owner.upload(service.url, noise(size))
-const create = async (size: number) => JSON.parse((await upload(size)).text) as { id: string, url: string }
+const create = async (size: number) => await owner.store(service.url, noise(size))
 const remove = async ({ id }: { id: string }) => await owner.call('DELETE', `${service.url}/assets/${id}`)
-const served = async ({ url }: { url: string }) =>
-  (await call('GET', service.url + new URL(url).pathname)).status
+const served = async ({ path }: StoredAsset) => (await call('GET', service.url + path)).status
 const stored = async () =>
   [
     ...(await readdir(folder)).filter((name) => name !== '.database'),
@@ -42,7 +41,7 @@ const stored = async () =>
 let version = 0
 
 /** Asserts that requests that write no file still work. */
-async function othersServe (t: Test, kept: { id: string, url: string }): Promise<void> {
+async function othersServe (t: Test, kept: StoredAsset): Promise<void> {
   const document = `{"v":${++version}}`
   t.equal((await owner.update(service.url, page.id, document)).status, 200, 'a page can be written')
   t.equal((await call('GET', pageUrl)).text, document, 'and read')

@@ -51,7 +51,7 @@ export async function testRandomBytes (t: Test, seconds = 0): Promise<void> {
     seed++
   } while (t.passing() && performance.now() < end)
   t.same(errorLines(service.output()).slice(0, 20), [])
-  t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200, 'the session is still valid')
+  t.equal(await owner.accessStatus(service.url), 200, 'the session is still valid')
 }
 
 /** Returns random numbers from 0 to 1 (mulberry32) that depend on the seed only. */

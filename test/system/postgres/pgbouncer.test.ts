@@ -60,7 +60,7 @@ async function together (count: number, send: (n: number) => Promise<Response>) 
 }
 
 async function expectRightDate (t: Test, { text }: Response): Promise<void> {
-  const age = Date.now() - Date.parse((JSON.parse(text) as { created_at: string }).created_at)
+  const age = Date.now() - Date.parse(JSON.parse(text).created_at)
   t.ok(Math.abs(age) < 10 * 60_000, `the date differs from the clock by ${age} ms, which is no time zone`)
 }
 
@@ -77,22 +77,14 @@ t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in t
   t.match(await call('GET', `${url}/landing_pages/${page.public_id}`), { status: 200, text: '{"v":2}' })
   t.match(await list(owner, service), { status: 200 })
   await expectRightDate(t, await owner.call('GET', `${url}/manage/landing_pages/${page.id}`))
-  const asset = await owner.upload(url, Buffer.from('a file'))
-  t.equal(asset.status, 201)
-  t.match(await call('GET', `${url}${new URL((JSON.parse(asset.text) as { url: string }).url).pathname}`), {
-    status: 200,
-    text: 'a file'
-  })
-  const { id, url: file } = JSON.parse(asset.text) as { id: string, url: string }
+  const { id, url: file, path } = await owner.store(url, Buffer.from('a file'))
+  t.match(await call('GET', url + path), { status: 200, text: 'a file' })
   const using = await owner.createPage(url, JSON.stringify([file]))
   const removeUnused = async () => await owner.call('DELETE', `${url}/assets/${id}?if_unused=true`)
   t.match(await removeUnused(), { status: 409, text: new RegExp(using.public_id) })
   t.equal((await owner.update(url, using.id, '[]')).status, 200)
   t.equal((await removeUnused()).status, 204)
-  t.equal(
-    (await call('POST', `${url}/auth/refresh`, { json: { refresh_token: owner.refreshToken } })).status,
-    200
-  )
+  t.equal(await owner.refresh(url), 200)
 
   // More requests at once than connections to PgBouncer, of which there are more than to PostgreSQL.
   const read = async () => await owner.call('GET', `${url}/manage/landing_pages/${page.id}`)
@@ -156,13 +148,8 @@ t.test('public reads go on while PgBouncer restarts under load, and writes work 
         seen.add(status)
         return status === 200
       }, 'a management request succeeded')
-      t.same(
-        await together(
-          CLIENT_CONNECTIONS,
-          async () => await owner.call('GET', `${url}/auth/me`)
-        ),
-        { 200: CLIENT_CONNECTIONS }
-      )
+      const asked = await together(CLIENT_CONNECTIONS, async () => await owner.call('GET', `${url}/auth/me`))
+      t.same(asked, { 200: CLIENT_CONNECTIONS })
     })
     t.same(statuses(reads), { 200: reads.length }, `every read during a ${end} succeeded`)
     t.same([...seen].sort(), [200, 503])

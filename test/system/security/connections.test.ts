@@ -62,7 +62,7 @@ t.test('with few file descriptors the service accepts only as many connections a
   t.equal(service.child.exitCode, null)
   for (const { socket } of greedy) socket.destroy()
   while (!await isAnswered(connection(t, service.url)));
-  t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200)
+  t.equal(await owner.accessStatus(service.url), 200)
 })
 
 t.test("workers at their limit close new connections and don't pass them to each other", async (t) => {

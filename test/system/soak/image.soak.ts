@@ -99,11 +99,7 @@ async function use (t: Test, url: string): Promise<void> {
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{"from":"the image"}')
   t.equal((await call('GET', `${url}/landing_pages/${page.public_id}`)).text, '{"from":"the image"}')
-  const asset = JSON.parse((await owner.upload(url, PNG, 'dot.png')).text) as {
-    url: string
-    content_type: string
-    width: number
-  }
+  const asset = await owner.store(url, PNG, 'dot.png')
   t.match(asset, { content_type: 'image/png', width: 1 })
   t.equal((await call('GET', `${url}${new URL(asset.url).pathname}`)).status, 200)
   t.equal((await call('GET', `${url}/landing_pages/unknown`)).status, 404)

@@ -264,7 +264,7 @@ t.test('a hanging collector delays neither requests nor the shutdown', async (t)
   const service = await startTraced(t, jsonTo(collector.url))
   const owner = await Owner.signUp(service.url)
   await until(() => collector.requests.length > 0)
-  for (let n = 0; n < 20; n++) t.equal((await owner.call('GET', `${service.url}/auth/me`)).status, 200)
+  for (let n = 0; n < 20; n++) t.equal(await owner.accessStatus(service.url), 200)
   t.equal(await service.end('SIGTERM'), 0)
 })
 

@@ -63,7 +63,7 @@ for (
     const { id } = JSON.parse(text) as { id: string }
     await owner.call('POST', `${url}/webhooks/${id}/test`)
     const delivery = await until(async () => {
-      const [newest] = JSON.parse((await owner.call('GET', `${url}/webhooks/${id}/deliveries`)).text)
+      const [newest] = (await owner.call('GET', `${url}/webhooks/${id}/deliveries`)).json()
       return ['delivered', 'failed'].includes(newest?.state) ? newest : undefined
     })
     t.match(delivery, outcome)

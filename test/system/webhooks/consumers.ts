@@ -15,7 +15,7 @@ const RESTLESS_MESSAGES = 3
 async function createWebhook (owner: Owner, service: string, url: string): Promise<string> {
   const { status, text } = await owner.call('POST', `${service}/webhooks`, { json: { url } })
   if (status !== 201) throw new Error(text)
-  return (JSON.parse(text) as { id: string }).id
+  return JSON.parse(text).id
 }
 
 /** Reads the number in a document, which is its version. */
