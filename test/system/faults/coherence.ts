@@ -56,6 +56,13 @@ interface Seen extends Omit<Operation, 'version' | 'ifMatch'> {
   readonly ifMatch?: string | undefined
 }
 
+interface Answer {
+  readonly status: number
+  readonly tag: string
+  readonly text: string
+  readonly operation: Pick<Seen, 'replica' | 'page' | 'start' | 'end'>
+}
+
 const pick = <T>(values: readonly T[]): T => values[Math.floor(Math.random() * values.length)] as T
 
 /** Runs the clients on new servers and replicas, and checks the history. */
@@ -136,32 +143,29 @@ async function build (t: Test, onCluster: boolean): Promise<World> {
     const databaseProxy = await createProxy(t, databaseUrl)
     databases.push(databaseProxy)
     if (cluster === undefined) redis.push(await createProxy(t, server.url))
-    apps
-      .push(await buildTestApp(t, {
-        ...settings,
-        DATABASE_URL: databaseProxy.url,
-        REDIS_URL: cluster?.url ?? redis[replica]?.url,
-        CACHE_MAX_BYTES: CACHE_MAX_BYTES[replica],
-        RATE_LIMIT_PUBLIC: '2000000000',
-        ACCESS_TOKEN_TTL: '86400'
-      }))
+    const app = await buildTestApp(t, {
+      ...settings,
+      DATABASE_URL: databaseProxy.url,
+      REDIS_URL: cluster?.url ?? redis[replica]?.url,
+      CACHE_MAX_BYTES: CACHE_MAX_BYTES[replica],
+      RATE_LIMIT_PUBLIC: '2000000000',
+      ACCESS_TOKEN_TTL: '86400'
+    })
+    apps.push(app)
   }
   // Records the order of writes in PostgreSQL, because clients can't tell the order of concurrent writes. A
   // deletion is a version with the same document.
-  await query(databaseUrl, 'CREATE TABLE written (public_id text, version integer, content_hash text)')
   await query(
     databaseUrl,
-    `CREATE FUNCTION note_write () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF NEW.deleted_at IS NULL THEN
-      INSERT INTO written VALUES (NEW.public_id, NEW.version, NEW.content_hash);
-    END IF;
-    RETURN NULL;
-  END $$`
-  )
-  await query(
-    databaseUrl,
-    'CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages FOR EACH ROW EXECUTE FUNCTION ' +
-      'note_write()'
+    `CREATE TABLE written (public_id text, version integer, content_hash text);
+    CREATE FUNCTION note_write () RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF NEW.deleted_at IS NULL THEN
+        INSERT INTO written VALUES (NEW.public_id, NEW.version, NEW.content_hash);
+      END IF;
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_write AFTER INSERT OR UPDATE ON landing_pages
+      FOR EACH ROW EXECUTE FUNCTION note_write()`
   )
   const admins = cluster?.nodes.map(({ admin }) => admin) ?? [new Redis(server.url)]
   t.teardown(() => admins.forEach((admin) => admin.disconnect()))
@@ -220,10 +224,11 @@ class Clients {
   /** Reads every page on every replica twice; all writes have reached all replicas by now. */
   async readEverything (): Promise<void> {
     for (const page of [...this.#busy, ...this.#quiet, ...this.#gone]) {
-      await Promise
-        .all(REPLICAS.flatMap((
-          replica
-        ) => [this.#manage(replica, page), this.#read(replica, page), this.#read(replica, page)]))
+      await Promise.all(REPLICAS.flatMap((replica) => [
+        this.#manage(replica, page),
+        this.#read(replica, page),
+        this.#read(replica, page)
+      ]))
     }
   }
 
@@ -237,40 +242,29 @@ class Clients {
   async #create (replica: number): Promise<void> {
     this.#creating++
     const body = this.#document()
-    const { status, tag, text, start, end } = await this.#call(replica, 'POST', '/landing_pages', body)
+    const { status, tag, text, operation } = await this.#call(replica, 'POST', '/landing_pages', body)
     this.#creating--
     if (status !== 201) return this.#surprise('create', status, text)
     const { id, public_id: publicId } = JSON.parse(text)
-    this.seen.push({ kind: 'write', replica, page: publicId, hash: contentHash(body), start, end })
-    this.#busy.push({
-      id,
-      publicId,
-      etag: documentTag(tag as string),
-      writes: 2 + Math.floor(40 * Math.random())
-    })
+    this.seen.push({ ...operation, page: publicId, kind: 'write', hash: contentHash(body) })
+    this.#busy.push({ id, publicId, etag: documentTag(tag), writes: 2 + Math.floor(40 * Math.random()) })
   }
 
   async #update (replica: number, page: PageState, ifMatch?: string): Promise<void> {
     const body = this.#document()
-    const { status, tag, text, start, end } = await this.#call(
-      replica,
-      'PATCH',
-      `/manage/landing_pages/${page.id}`,
-      body,
-      ifMatch === undefined ? {} : { 'if-match': ifMatch }
-    )
-    const common = { replica, page: page.publicId, start, end }
+    const condition: Record<string, string> = ifMatch === undefined ? {} : { 'if-match': ifMatch }
+    const { status, tag, text, operation } = await this.#call(replica, 'PATCH', page, body, condition)
     if (status === 200) {
-      this.seen.push({ ...common, kind: 'write', hash: contentHash(body), ifMatch: hashOf(ifMatch) })
-      if (documentTag(tag as string) !== `"${contentHash(body)}"`) {
+      this.seen.push({ ...operation, kind: 'write', hash: contentHash(body), ifMatch: hashOf(ifMatch) })
+      page.etag = documentTag(tag)
+      if (hashOf(tag) !== contentHash(body)) {
         this.unexpected.push(`an update returned the ETag ${tag} of another document`)
       }
-      page.etag = documentTag(tag as string)
       if (--page.writes <= 0) this.#leaveAlone(page)
     } else if (status === 412 && ifMatch !== undefined) {
-      this.seen.push({ ...common, kind: 'refused', hash: hashOf(ifMatch) })
+      this.seen.push({ ...operation, kind: 'refused', hash: hashOf(ifMatch) })
     } else if (status === 404) {
-      this.seen.push({ ...common, kind: 'manage', hash: GONE })
+      this.seen.push({ ...operation, kind: 'manage', hash: GONE })
     } else return this.#surprise('update', status, text)
     if (Math.random() < 0.5) await this.#read(replica, page) // in the same tick as the response
   }
@@ -282,20 +276,9 @@ class Clients {
   }
 
   async #delete (replica: number, page: PageState): Promise<void> {
-    const { status, text, start, end } = await this.#call(
-      replica,
-      'DELETE',
-      `/manage/landing_pages/${page.id}`
-    )
+    const { status, text, operation } = await this.#call(replica, 'DELETE', page)
     if (status !== 204 && status !== 404) return this.#surprise('delete', status, text)
-    this.seen.push({
-      kind: status === 204 ? 'write' : 'manage',
-      replica,
-      page: page.publicId,
-      hash: GONE,
-      start,
-      end
-    })
+    this.seen.push({ ...operation, kind: status === 204 ? 'write' : 'manage', hash: GONE })
     for (const pages of [this.#busy, this.#quiet]) {
       if (pages.includes(page)) pages.splice(pages.indexOf(page), 1)
     }
@@ -319,57 +302,42 @@ class Clients {
 
   async #read (replica: number, page: PageState): Promise<void> {
     const condition: Record<string, string> = Math.random() < 0.2 ? { 'if-none-match': page.etag } : {}
-    const { status, tag, text, start, end } = await this.#call(
-      replica,
-      'GET',
-      `/landing_pages/${page.publicId}`,
-      undefined,
-      condition
-    )
-    this.#saw('read', { replica, page: page.publicId, start, end }, status, tag, text, text)
+    const answer = await this.#call(replica, 'READ', page, undefined, condition)
+    this.#saw('read', answer, answer.text)
   }
 
   async #manage (replica: number, page: PageState): Promise<void> {
-    const { status, tag, text, start, end } = await this.#call(
-      replica,
-      'GET',
-      `/manage/landing_pages/${page.id}`
-    )
-    const document = /"current_data":(\{[^}]*\})/.exec(text)?.[1] ?? ''
-    this.#saw('manage', { replica, page: page.publicId, start, end }, status, tag, document, text)
+    const answer = await this.#call(replica, 'GET', page)
+    this.#saw('manage', answer, /"current_data":(\{[^}]*\})/.exec(answer.text)?.[1] ?? '')
   }
 
-  #saw (
-    kind: 'read' | 'manage',
-    common: Pick<Seen, 'replica' | 'page' | 'start' | 'end'>,
-    status: number,
-    tag: string | undefined,
-    document: string,
-    text: string
-  ): void {
-    if (status === 404) this.seen.push({ ...common, kind, hash: GONE })
-    else if (status === 304) this.seen.push({ ...common, kind, hash: hashOf(tag) })
+  #saw (kind: 'read' | 'manage', { status, tag, text, operation }: Answer, document: string): void {
+    if (status === 404) this.seen.push({ ...operation, kind, hash: GONE })
+    else if (status === 304) this.seen.push({ ...operation, kind, hash: hashOf(tag) })
     else if (status === 200) {
-      this.seen.push({ ...common, kind, hash: contentHash(document) })
+      this.seen.push({ ...operation, kind, hash: contentHash(document) })
       if (hashOf(tag) !== contentHash(document)) {
-        this.unexpected.push(`${kind} of ${common.page}: the ETag ${tag} is not that of ${document}`)
+        this.unexpected.push(`${kind} of ${operation.page}: the ETag ${tag} is not that of ${document}`)
       }
     } else this.#surprise(kind, status, text)
   }
 
+  /** Sends a request; `READ` is the public read, without a token. */
   async #call (
     replica: number,
-    method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
-    url: string,
+    method: 'READ' | 'GET' | 'POST' | 'PATCH' | 'DELETE',
+    target: PageState | '/landing_pages',
     document?: string,
     headers: Record<string, string> = {}
-  ) {
+  ): Promise<Answer> {
     const start = performance.now()
-    const isPublic = method === 'GET' && url.startsWith('/landing_pages/')
+    const page = typeof target === 'string' ? '' : target.publicId
+    const isPublic = method === 'READ'
     const { statusCode: status, headers: answered, body: text } =
       await (this.#apps[replica] as FastifyInstance).inject({
-        method,
-        url,
+        method: isPublic ? 'GET' : method,
+        url: typeof target === 'string' ? target
+          : isPublic ? `/landing_pages/${page}` : `/manage/landing_pages/${target.id}`,
         headers: {
           ...isPublic ? {} : this.#owner.headers,
           ...headers,
@@ -377,7 +345,8 @@ class Clients {
         },
         ...document === undefined ? {} : { payload: `{"current_data":${document}}` }
       })
-    return { status, tag: answered.etag as string | undefined, text, start, end: performance.now() }
+    const operation = { replica, page, start, end: performance.now() }
+    return { status, tag: String(answered.etag), text, operation }
   }
 
   /** Returns a unique document. */
@@ -390,18 +359,14 @@ class Clients {
   }
 }
 
-const hashOf = (tag: string | undefined): string | undefined =>
-  tag === undefined ? undefined : /^"(.{43})/.exec(tag)?.[1]
+const hashOf = (tag = ''): string | undefined => /^"(.{43})/.exec(tag)?.[1]
 
 /** Replaces the hash of each operation by the version that PostgreSQL assigned to the document. */
 async function resolve (seen: readonly Seen[], databaseUrl: string): Promise<Operation[]> {
   const versions = new Map<string, number>()
-  for (
-    const { public_id: page, version, content_hash: hash } of await query(
-      databaseUrl,
-      'SELECT * FROM written'
-    )
-  ) versions.set(`${page} ${hash}`, Number(version))
+  for (const { public_id: page, version, content_hash: hash } of await query(databaseUrl, 'TABLE written')) {
+    versions.set(`${page} ${hash}`, Number(version))
+  }
   const versionOf = (page: string, hash: Seen['hash']) =>
     hash === GONE ? GONE : versions.get(`${page} ${hash}`)
   return seen.map(({ hash, ifMatch, ...operation }) => ({

@@ -19,7 +19,8 @@ const STEPS =
 
 interface Doomed {
   readonly owner: Owner
-  readonly publicIds: readonly string[]
+  /** The URLs of its pages and of its files. */
+  readonly pages: readonly string[]
   readonly files: readonly string[]
 }
 
@@ -28,24 +29,19 @@ async function create (): Promise<Doomed> {
   const owner = await Owner.signUp(survivor.url)
   const pages = []
   for (let n = 0; n < PAGES; n++) pages.push(await owner.createPage(survivor.url, `{"n":${n}}`))
-  const files: string[] = []
-  for (const text of ['a', 'b']) {
-    files.push(JSON.parse((await owner.upload(survivor.url, Buffer.from(text))).text).url)
-  }
+  const files = []
+  for (const text of ['a', 'b']) files.push(await owner.store(survivor.url, Buffer.from(text)))
   return {
     owner,
-    publicIds: pages.map(({ public_id: publicId }) => publicId),
-    files: files.map((url) => `${survivor.url}${new URL(url).pathname}`)
+    pages: pages.map(({ public_id: publicId }) => `${survivor.url}/landing_pages/${publicId}`),
+    files: files.map(({ path }) => survivor.url + path)
   }
 }
 
-const signIn = async ({ owner: { email } }: Doomed) =>
-  (await call('POST', `${survivor.url}/auth/sign_in`, { json: { user: { email, password: PASSWORD } } }))
-    .status
-const signUp = async ({ owner: { email } }: Doomed) =>
-  (await call('POST', `${survivor.url}/auth/sign_up`, {
-    json: { user: { email, password: PASSWORD, password_confirmation: PASSWORD } }
-  })).status
+const signUp = async ({ owner: { email } }: Doomed) => {
+  const user = { email, password: PASSWORD, password_confirmation: PASSWORD }
+  return (await call('POST', `${survivor.url}/auth/sign_up`, { json: { user } })).status
+}
 
 t.test('after SIGKILL at any step of the deletion of an account, all of it is deleted in the end', async (t) => {
   const doomed: Doomed[] = []
@@ -64,16 +60,11 @@ t.test('after SIGKILL at any step of the deletion of an account, all of it is de
 
   // The process hangs, and the accounts whose deletion has begun can't be used any more.
   const [untouched, ...begun] = doomed as [Doomed, ...Doomed[]]
-  t.equal(
-    await signIn(untouched),
-    200,
-    'its transaction ends without an effect'
-  )
+  t.equal(await untouched.owner.signInStatus(survivor.url), 200, 'its transaction ends without an effect')
   for (const [index, one] of begun.entries()) {
-    const { status } = await one.owner.call('GET', `${survivor.url}/auth/me`)
-    t.equal(status, 401, `its session, ${index}`)
+    t.equal(await one.owner.accessStatus(survivor.url), 401, `its session, ${index}`)
     if (index % 2 === 0) t.equal(await signUp(one), 201, 'the address is free at once')
-    else t.equal(await signIn(one), 401)
+    else t.equal(await one.owner.signInStatus(survivor.url), 401)
   }
   await victim.kill()
   await victim.restart()
@@ -94,9 +85,8 @@ t.test('after SIGKILL at any step of the deletion of an account, all of it is de
   await redis.flushdb()
   redis.disconnect()
   survivor.advance(61_000)
-  const statuses = async ({ publicIds, files }: Doomed) =>
-    await Promise.all([...publicIds.map((publicId) => `${survivor.url}/landing_pages/${publicId}`), ...files]
-      .map(async (url) => (await call('GET', url)).status))
-  for (const one of begun) t.same(new Set(await statuses(one)), new Set([404]))
-  t.same(new Set(await statuses(untouched)), new Set([200]))
+  const statusesOf = async ({ pages, files }: Doomed) =>
+    new Set(await Promise.all([...pages, ...files].map(async (url) => (await call('GET', url)).status)))
+  for (const one of begun) t.same(await statusesOf(one), new Set([404]))
+  t.same(await statusesOf(untouched), new Set([200]))
 })

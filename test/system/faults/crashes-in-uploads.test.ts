@@ -1,9 +1,9 @@
 import t from 'tap'
-import { call } from '../../helpers/client.ts'
+import { call, type StoredAsset } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
 import { noise } from '../../helpers/assets.ts'
 import { until } from '../../helpers/until.ts'
-import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
+import { startReplicas, stopAtEveryStep, type Storage } from './fault-replicas.ts'
 
 // SIGKILL during uploads and deletions: every row has its file with the right size and hash, and after the
 // next start every file has its row.
@@ -19,17 +19,15 @@ const kind = (step: string): string =>
 
 const { survivor, victim, owner, load, look } = await startReplicas(t)
 
-const upload = async (url: string, bytes: Buffer) => await owner.upload(url, bytes)
-
-/**
- * Restarts the victim with its clock ahead, so that it sweeps files that were left just now; waits for that.
- */
-async function restartAndSweep (): Promise<void> {
+/** Restarts the victim with its clock ahead, and waits until it has swept the files that were left just now. */
+async function restartAndSweep (): Promise<Pick<Storage, 'rows' | 'broken'>> {
   await victim.restart()
   await until(async () => {
     const { orphans, temporary } = await look()
     return orphans.length + temporary.length === 0
   }, 'the start has removed the files without a row')
+  const { rows, broken } = await look()
+  return { rows, broken }
 }
 
 victim.advance(HOUR_MS + 60_000)
@@ -37,7 +35,7 @@ victim.advance(HOUR_MS + 60_000)
 t.test('SIGKILL at any step of an upload leaves no row without its file', async (t) => {
   const statuses: number[] = []
   const stops = await stopAtEveryStep(victim, CHANGES, async () => {
-    statuses.push((await upload(victim.url, noise(5000))).status)
+    statuses.push((await owner.upload(victim.url, noise(5000))).status)
   })
   await victim.kill()
   t.same(stops.map(({ when, step }) => `${when} ${kind(step)}`), [
@@ -53,29 +51,11 @@ t.test('SIGKILL at any step of an upload leaves no row without its file', async 
 
   const left = await look()
   t.same(left.broken, [], 'every row has its file')
-  t.equal(
-    left.rows.length,
-    2,
-    'one row of the answered upload, one of the upload that was about to be answered'
-  )
-  t.equal(
-    left.orphans.length,
-    2,
-    'two files without a row: of the stops before the sync of the folder and before the INSERT'
-  )
-  t.equal(
-    left.temporary.length,
-    3,
-    'temporary files: of the stops before the write, the sync and the rename'
-  )
-  await restartAndSweep()
-  const { rows, broken } = await look()
-  t.same(
-    { rows, broken },
-    { rows: left.rows, broken: [] },
-    'every file has its row, every row has its file, and no row is missing'
-  )
-  t.equal((await upload(victim.url, noise(5000))).status, 201, 'uploads succeed again')
+  t.equal(left.rows.length, 2, 'of the answered upload, and of the one that was about to be answered')
+  t.equal(left.orphans.length, 2, 'stopped before the sync of the folder, and before the INSERT')
+  t.equal(left.temporary.length, 3, 'stopped before the write, the sync and the rename')
+  t.same(await restartAndSweep(), { rows: left.rows, broken: [] }, 'no row and no file is lost')
+  t.equal((await owner.upload(victim.url, noise(5000))).status, 201, 'uploads succeed again')
 })
 
 t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row without its file', async (t) => {
@@ -85,7 +65,7 @@ t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row wi
     t.ok(
       await victim.stopAt(
         { steps, nth, when: 'during' },
-        async () => await upload(victim.url, noise(1_000_000))
+        async () => await owner.upload(victim.url, noise(1_000_000))
       ),
       steps.source
     )
@@ -99,13 +79,7 @@ t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row wi
       1,
       `${steps.source}: a row, a file or a temporary file, never two of them`
     )
-    await restartAndSweep()
-    const { rows, broken } = await look()
-    t.same(
-      { rows, broken },
-      { rows: left.rows, broken: [] },
-      `${steps.source}: every file has its row, every row has its file`
-    )
+    t.same(await restartAndSweep(), { rows: left.rows, broken: [] }, 'no row and no file is lost')
   }
   t.comment(JSON.stringify(seen))
 })
@@ -114,15 +88,12 @@ t.test(
   'SIGKILL at any step of a deletion leaves the row with its file or neither',
   async (t) => {
     const before = await look()
-    const assets: { id: string, url: string }[] = []
+    const assets: StoredAsset[] = []
     const remove = async () => {
-      const asset = JSON.parse((await upload(survivor.url, noise(5000))).text) as { id: string, url: string }
+      const asset = await owner.store(survivor.url, noise(5000))
       assets.push(asset)
-      t.equal(
-        (await owner.call('DELETE', `${victim.url}/assets/${asset.id}`)).status,
-        204,
-        'the last deletion succeeds'
-      )
+      const { status } = await owner.call('DELETE', `${victim.url}/assets/${asset.id}`)
+      t.equal(status, 204, 'the last deletion succeeds')
     }
     const stops = await stopAtEveryStep(victim, CHANGES, remove)
     t.same(stops.map(({ when, step }) => `${when} ${kind(step)}`), [
@@ -136,11 +107,10 @@ t.test(
     const left = await look()
     t.same(left.broken, [], 'every row has its file')
     t.ok(left.orphans.length >= 1, `the file of the deleted row is left (${left.orphans.length})`)
-    await restartAndSweep()
-    t.same((await look()).rows.filter((key) => !left.rows.includes(key)), [])
-    const whole = await Promise.all(assets.map(async ({ id, url }) => {
+    t.same((await restartAndSweep()).rows.filter((key) => !left.rows.includes(key)), [])
+    const whole = await Promise.all(assets.map(async ({ id, path }) => {
       const record = await owner.call('GET', `${victim.url}/assets/${id}`)
-      const served = await call('GET', victim.url + new URL(url).pathname)
+      const served = await call('GET', victim.url + path)
       return `${record.status} ${served.status}`
     }))
     t.same(

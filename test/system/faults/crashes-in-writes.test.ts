@@ -64,8 +64,7 @@ for (const [name, { result, status, run }] of Object.entries(WRITES)) {
 
     const lengths = new Set<number>()
     for (const { id, publicId } of pages) {
-      const { text } = await owner.call('GET', urlOf(id, '/revisions'))
-      const list = JSON.parse(text) as Revision[]
+      const list = (await owner.call('GET', urlOf(id, '/revisions'))).json<Revision[]>()
       lengths.add(list.length)
       t.same(list.map(({ version }) => version), [4, 3, 2, 1].slice(-list.length), 'no gap')
       for (const { version, etag, byte_size: size } of list) {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { testSettings } from '../../helpers/app.ts'
+import { startCdn } from '../../helpers/cdn.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { claimRedis, createProxy, type Proxy } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
@@ -27,6 +28,8 @@ t.teardown(async () => await database.end())
 const SOON_MS = 2000
 /** Long enough for what a test does before that time, on a machine that pauses. */
 const MIDDLE_MS = 8000
+
+const PURGE_INTERVAL_MS = 5000
 
 const urlOf = (url: string, id: string, path: string) => `${url}/manage/landing_pages/${id}${path}`
 
@@ -130,14 +133,23 @@ t.test('SIGKILL at every step of those that publish: a page is published exactly
 })
 
 for (const [name, shift] of [['ahead', 3_600_000], ['behind', -3_600_000]] as const) {
-  t.test(`a process whose clock is an hour ${name} publishes in time, and not early`, async (t) => {
-    const preload = `--import=${new URL('shifted-clock.js', import.meta.url).href}`
+  t.test(`a process whose clock is an hour ${name} publishes and purges in time, and not early`, async (t) => {
+    const cdn = await startCdn(t, (_request, count) => ({ status: count === 1 ? 503 : 200 }))
     const { url, end } = await startService(t, {
       ...base,
-      NODE_OPTIONS: preload,
+      PUBLIC_CACHE_CONTROL: 'public, max-age=0, s-maxage=3600',
+      CDN_PURGE: 'http',
+      CDN_PURGE_URL: cdn.url,
+      CDN_PURGE_TOKEN: 'operators-token',
+      NODE_OPTIONS: `--import=${new URL('shifted-clock.js', import.meta.url).href}`,
       TEST_CLOCK_MS: String(shift)
     })
     const owner = await Owner.signUp(url)
+    const { public_id: publicId } = await owner.createPage(url, '{}')
+    const second = await cdn.purge(publicId, 2)
+    const [refused, first] = cdn.requests
+    t.ok(first!.at - refused!.at >= PURGE_INTERVAL_MS, 'tried again')
+    t.ok(second.at - first!.at >= PURGE_INTERVAL_MS, 'purged once more')
     const page = await schedule(owner, url, SOON_MS)
     await untilPublished(t, page) // which waits much less than an hour
     await isPublishedOnce(t, page, name)

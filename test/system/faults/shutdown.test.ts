@@ -1,17 +1,17 @@
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { until } from '../../helpers/until.ts'
 import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { END, file, FORM, partHead } from '../../helpers/assets.ts'
 import { call, Owner, type Response } from '../../helpers/client.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
-import { connection } from '../../helpers/raw.ts'
+import { connection, requestOf } from '../../helpers/raw.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { startService } from '../../helpers/service.ts'
 
-// SIGTERM under load. test/system/process/server.test.ts tests idle connections and incomplete requests.
+// SIGTERM under load, with idle connections, incomplete requests and a response that is being sent.
 
 /** The status of a response, or the reason why there was none. */
 type Outcome = number | string
@@ -67,45 +67,34 @@ for (const workers of ['1', '2']) {
         await sleep(10)
       }
     }))
-    const part =
-      '--b\r\nContent-Disposition: form-data; name="asset[file]"; filename="late.txt"\r\nContent-Type: ' +
-      'text/plain\r\n\r\n'
     const rest = new AbortController()
     const upload = send(
       'POST',
       '/assets',
       (async function* () {
-        yield Buffer.from(part + 'the first half, ')
+        yield Buffer.concat([partHead(file('')), Buffer.from('the first half, ')])
         while (!rest.signal.aborted) {
           yield Buffer.from('.')
           await sleep(100)
         }
-        yield Buffer.from('the second half\r\n--b--\r\n')
+        yield Buffer.from(`the second half\r\n${END}`)
       })(),
-      { 'content-type': 'multipart/form-data; boundary=b' }
+      { 'content-type': FORM }
     )
     const halfBody = 'POST /auth/sign_in HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
       'Content-Length: 100\r\n\r\n{"us'
     const halfSent = ['GET /hea', 'GET /auth/me HTTP/1.1\r\nHost: x\r\nX-', halfBody]
     const left = ['', '', ...halfSent].map((text) => {
-      const socket = connect(Number(new URL(url).port), '127.0.0.1', () => {
-        if (text !== '') socket.write(text)
-      })
-      return socket.on('error', () => {}).resume()
-    })
-    t.teardown(() => {
-      for (const socket of left) socket.destroy()
+      const { socket } = connection(t, url)
+      if (text !== '') socket.write(text)
+      return socket
     })
     await readers.for(300)
+    const credentials = JSON.stringify({ user: { email: owner.email, password: PASSWORD } })
+    const json = { 'content-type': 'application/json' }
     const signIns = Array.from(
       { length: 6 },
-      async () =>
-        await send(
-          'POST',
-          '/auth/sign_in',
-          JSON.stringify({ user: { email: owner.email, password: PASSWORD } }),
-          { 'content-type': 'application/json' }
-        )
+      async () => await send('POST', '/auth/sign_in', credentials, json)
     )
     await Promise.race(signIns) // the other sign-ins have arrived by now
 
@@ -177,6 +166,27 @@ for (const host of ['127.0.0.1', '0.0.0.0']) {
     t.same(await exit, [0, null])
   })
 }
+
+t.test('SIGTERM cuts off no response that is being sent', async (t) => {
+  const limits = { SHUTDOWN_TIMEOUT_MS: '600000', MAX_DOCUMENT_BYTES: '30000000' }
+  const service = await startService(t, { ...await testSettings(t), ...limits })
+  const document = JSON.stringify(['x'.repeat(20_000_000)])
+  const page = await (await Owner.signUp(service.url)).createPage(service.url, document)
+  const { socket } = connection(t, service.url)
+  let received = 0
+  socket.on('data', (chunk: Buffer) => {
+    received += chunk.length
+  })
+  socket.write(requestOf(`/landing_pages/${page.public_id}`))
+  await once(socket, 'data')
+  socket.pause()
+  const ending = service.end('SIGTERM')
+  await until(async () => await call('GET', `${service.url}/health/live`).then(() => false, () => true))
+  socket.resume()
+  await once(socket, 'close')
+  t.ok(received > document.length, `${received} bytes of the response`)
+  t.equal(await ending, 0)
+})
 
 t.test('a second SIGTERM ends the service at once', async (t) => {
   const service = await startService(t, {

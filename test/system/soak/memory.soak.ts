@@ -5,7 +5,7 @@ import autocannon from 'autocannon'
 import t, { type Test } from 'tap'
 import { JWT_SECRET, type CreatedPage } from '../../helpers/app.ts'
 import { Owner } from '../../helpers/client.ts'
-import { memoryDuring } from '../../helpers/memory.ts'
+import { memoryDuring } from './memory.ts'
 import { claimRedis, createDatabase } from '../../helpers/servers.ts'
 import { SERVE, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
 

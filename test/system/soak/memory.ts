@@ -1,5 +1,5 @@
-import { usageOf } from '../../bench/machine.ts'
-import { median } from '../../bench/statistics.ts'
+import { usageOf } from '../../../bench/machine.ts'
+import { median } from '../../../bench/statistics.ts'
 
 // Measures whether the memory use of a service grows under load.
 
