@@ -91,16 +91,3 @@ t.test('past use counts half after ten minutes', async (t) => {
   await Promise.all(['x1', 'b1', 'a1'].map(async (name) => await line.add(name, 0)))
   t.same(line.ran.slice(2), ['x1', 'a1', 'b1'])
 })
-
-t.test('a task that fails counts, and lets the next one run', async (t) => {
-  const line = new Line(t)
-  const failing = line.queue.run('a', 0, async () => {
-    line.pass(1100)
-    throw new Error('failed')
-  })
-  const others = ['a1', 'b1'].map(async (name) => await line.add(name, 0))
-  await t.rejects(failing, { message: 'failed' })
-  await Promise.all(others)
-  t.same(line.ran, ['b1', 'a1'])
-  t.equal(line.queue.waiting, 0)
-})
