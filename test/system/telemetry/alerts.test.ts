@@ -2,9 +2,11 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { promtool } from './monitoring.ts'
+import { parse } from 'yaml'
+import { promtool, startAlertmanager } from './monitoring.ts'
 import { provide } from '../../shared/programs.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
+import { until } from '../../helpers/until.ts'
 
 // Tests the alerts with promtool on invented series: each fires for the faulty replica after its `for` time,
 // and not for a healthy replica, nor for a fault in a quiet service that needs nobody at once.
@@ -320,3 +322,39 @@ function series (all: readonly string[], instance: string) {
     return { series: `${name}{${labels === undefined ? '' : `${labels},`}instance="${instance}"}`, values }
   })
 }
+
+t.test('an outage is one page for all replicas, and hides what it causes in its own installation only', async (t) => {
+  const alertmanager = await startAlertmanager(t)
+  const { groups } = parse(readFileSync(RULES, 'utf8')) as {
+    groups: { rules: { alert: string, labels: Record<string, string> }[] }[]
+  }
+  const rules = groups.flatMap(({ rules }) => rules)
+  const outages = { LandfallDatabaseUnavailable: 'postgresql', LandfallRedisAway: 'redis' }
+  for (const [outage, cause] of Object.entries(outages)) {
+    const related = rules.filter(({ alert, labels }) => alert === outage || labels.depends_on === cause)
+    t.ok(related.length > 2)
+    const alertsOf = (cluster: string, rules: typeof related) =>
+      rules.flatMap(({ alert, labels }) =>
+        ['a', 'b'].map((replica) => ({
+          labels: { alertname: alert, job: cause, instance: `${replica} of ${cluster}`, cluster, ...labels }
+        }))
+      )
+    // Each of the others hides its weaker form, "Some…", too.
+    const others = related.filter(({ alert }) => alert !== outage && !alert.startsWith('LandfallSome'))
+    const alerts = [...alertsOf('one', related), ...alertsOf('two', others)]
+    await alertmanager.send(alerts)
+    const found = await until(async () => {
+      const found = (await alertmanager.alerts()).filter(({ labels }) => labels.job === cause)
+      return found.length === alerts.length && found.every(({ status }) => status.state !== 'unprocessed') &&
+        found
+    }, 'Alertmanager has looked at all alerts')
+    for (const { labels: { alertname, cluster }, status } of found) {
+      const isHidden = cluster === 'one' && alertname !== outage
+      t.equal(status.state, isHidden ? 'suppressed' : 'active', `${alertname} of ${cluster}`)
+    }
+    const pages = () =>
+      alertmanager.pages.filter(({ groupLabels: { job, cluster } }) => job === cause && cluster === 'one')
+    await until(() => pages().length > 0, 'the page')
+    t.same(pages().map(({ groupLabels }) => groupLabels.alertname), [outage])
+  }
+})
