@@ -35,18 +35,13 @@ const BUSIEST = [40, 4, 11, 130, 75, 2, 420]
 
 const client = createLandfallClient({ baseUrl: url })
 await client.auth.signUp({ email: EMAIL, password: PASSWORD })
-const picture = await client.assets.upload(new Blob([await landscape('#f7b267', '#2a6f97')]), {
-  filename: 'beach.jpg'
-})
-for (
-  const [name, sky, land] of [['lake.jpg', '#cde7f0', '#3d7a5a'], ['dunes.jpg', '#ffe0b5', '#b5702f'], [
-    'night.jpg',
-    '#22304f',
-    '#0b1424'
-  ], ['meadow.jpg', '#dff3ff', '#6a994e']] as const
-) {
-  await client.assets.upload(new Blob([await landscape(sky, land)]), { filename: name })
-}
+const uploadPicture = async (filename: string, sky: string, land: string) =>
+  await client.assets.upload(new Blob([await landscape(sky, land)]), { filename })
+const picture = await uploadPicture('beach.jpg', '#f7b267', '#2a6f97')
+await uploadPicture('lake.jpg', '#cde7f0', '#3d7a5a')
+await uploadPicture('dunes.jpg', '#ffe0b5', '#b5702f')
+await uploadPicture('night.jpg', '#22304f', '#0b1424')
+await uploadPicture('meadow.jpg', '#dff3ff', '#6a994e')
 await client.assets.upload(new Blob(['%PDF-1.7\n'], { type: 'application/pdf' }), {
   filename: 'size-chart.pdf'
 })
@@ -75,35 +70,25 @@ const profile = await newProfile(t, browser, { viewport: { width: 1120, height: 
 const page = await openConsole(profile, url)
 await signIn(page, EMAIL)
 
-t.test('the list of pages', async () => {
+/** Waits until pictures are shown. */
+const untilShown = async (count: number) =>
+  await until(async () => {
+    const widths = await page.locator('img.thumbnail').evaluateAll((images) =>
+      (images as unknown as { naturalWidth: number }[]).map(({ naturalWidth }) => naturalWidth)
+    )
+    return widths.length === count && widths.every((width) => width > 0)
+  }, `${count} pictures`)
+
+t.test('the list of pages, a page as fields, and the assets', async () => {
   await page.getByRole('link', { name: 'Summer sale' }).waitFor()
   await take(page, 'pages')
-})
-
-t.test('a page as fields', async () => {
   await page.getByRole('link', { name: 'Summer sale' }).click()
   await page.getByText('beach.jpg').waitFor()
-  await until(
-    async () =>
-      await page.locator('img.thumbnail').evaluate((image) =>
-        (image as unknown as { naturalWidth: number }).naturalWidth > 0
-      ),
-    'the picture is shown'
-  )
+  await untilShown(1)
   await take(page, 'page')
-})
-
-t.test('the assets', async () => {
   await page.getByRole('link', { name: 'Assets', exact: true }).click()
   await page.getByText('beach.jpg').waitFor()
-  await until(
-    async () =>
-      await page.locator('img.thumbnail').evaluateAll((images) =>
-        images.length === 5 &&
-        images.every((image) => (image as unknown as { naturalWidth: number }).naturalWidth > 0)
-      ),
-    'the thumbnails are shown'
-  )
+  await untilShown(5)
   await take(page, 'assets')
 })
 
