@@ -7,8 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { createBackup } from '../../src/cli/backup/create.ts'
 import type { BackupConfig } from '../../src/cli/backup/common.ts'
-import { PASSWORD } from './app.ts'
-import { call, Owner } from './client.ts'
+import { call, Owner, type StoredAsset } from './client.ts'
 import { PROJECT, QUICK, runService } from './service.ts'
 
 // Creates data to back up, runs the commands, and checks that a restored service has all of the data.
@@ -31,15 +30,8 @@ export class Interloper {
   }
 
   put (text: string): { id: string, url: string } {
-    return JSON
-      .parse(execFileSync('curl', [
-        '-sf',
-        '-H',
-        this.#token,
-        '-F',
-        'asset[file]=@-;filename=x',
-        `${this.#url}/assets`
-      ], { encoding: 'utf8', input: text }))
+    const args = ['-sf', '-H', this.#token, '-F', 'asset[file]=@-;filename=x', `${this.#url}/assets`]
+    return JSON.parse(execFileSync('curl', args, { encoding: 'utf8', input: text }))
   }
 
   drop ({ id }: { id: string }): void {
@@ -101,6 +93,16 @@ export async function succeed (t: Test, env: Record<string, string>, ...args: st
   return output
 }
 
+/** Runs a command that has to fail with this output. */
+export async function fails (
+  t: Test,
+  env: Record<string, string>,
+  args: string[],
+  output: RegExp
+): Promise<void> {
+  t.match(await command(t, env, ...args), { code: 1, output })
+}
+
 export const cli = (
   ...args: string[]
 ): [string, ...string[]] => [process.execPath, 'dist/cli/landfall.js', ...args]
@@ -147,18 +149,9 @@ export async function runBlock (block: string, env: NodeJS.ProcessEnv): Promise<
   return { code: shell.exitCode, output }
 }
 
-export interface Uploaded {
-  readonly id: string
-  readonly path: string
-  readonly checksum: string
-}
-
-export async function upload (owner: Owner, url: string, bytes: Uint8Array): Promise<Uploaded> {
-  const answer = await owner.upload(url, bytes, 'tab\tand\u2028line.bin')
-  if (answer.status !== 201) throw new Error(`${answer.status} ${answer.text}`)
-  const record = JSON.parse(answer.text) as { id: string, url: string, checksum: string }
-  return { id: record.id, path: new URL(record.url).pathname, checksum: record.checksum }
-}
+/** Uploads a file whose name has characters that would break lines and columns. */
+export const upload = async (owner: Owner, url: string, bytes: Uint8Array): Promise<StoredAsset> =>
+  await owner.store(url, bytes, 'tab\tand\u2028line.bin')
 
 /** Documents whose bytes change if anything parses and serialises them. */
 const DOCUMENTS = [
@@ -171,32 +164,28 @@ const DOCUMENTS = [
 export class Belongings {
   readonly owner: Owner
   readonly #pages: { publicId: string, etag: string, document: string }[] = []
-  readonly #uploads: Uploaded[] = []
-  #refreshToken = ''
-  #endedToken = ''
+  readonly #uploads: StoredAsset[] = []
+  /** A session with a refresh token that replaced another one, and a session that has ended. */
+  readonly #renewed: Owner
+  readonly #ended: Owner
 
-  private constructor (owner: Owner) {
+  private constructor (owner: Owner, renewed: Owner, ended: Owner) {
     this.owner = owner
+    this.#renewed = renewed
+    this.#ended = ended
   }
 
   static async create (url: string): Promise<Belongings> {
-    const all = new Belongings(await Owner.signUp(url))
+    const owner = await Owner.signUp(url)
+    const [renewed, ended] = [await Owner.signIn(url, owner.email), await Owner.signIn(url, owner.email)]
+    await renewed.refresh(url)
+    await ended.signOut(url)
+    const all = new Belongings(owner, renewed, ended)
     for (const document of DOCUMENTS) {
-      const { public_id: publicId, etag } = await all.owner.createPage(url, document)
+      const { public_id: publicId, etag } = await owner.createPage(url, document)
       all.#pages.push({ publicId, etag, document })
     }
-    for (const size of [1, 3000, 70_000]) all.#uploads.push(await upload(all.owner, url, randomBytes(size)))
-
-    const ended = await all.#signIn(url)
-    await call('DELETE', `${url}/auth/sign_out`, {
-      json: { refresh_token: ended.refresh_token },
-      headers: { authorization: `Bearer ${ended.access_token}` }
-    })
-    all.#endedToken = ended.refresh_token
-    const renewed = await call('POST', `${url}/auth/refresh`, {
-      json: { refresh_token: (await all.#signIn(url)).refresh_token }
-    })
-    all.#refreshToken = (JSON.parse(renewed.text) as { refresh_token: string }).refresh_token
+    for (const size of [1, 3000, 70_000]) all.#uploads.push(await upload(owner, url, randomBytes(size)))
     return all
   }
 
@@ -214,26 +203,12 @@ export class Belongings {
       const response = await fetch(url + path)
       t.equal(createHash('sha256').update(Buffer.from(await response.arrayBuffer())).digest('hex'), checksum)
     }
-    t.equal((await this.owner.call('GET', `${url}/auth/me`)).status, 200, 'access tokens are valid')
-    t.ok(await this.#signIn(url), 'the account signs in')
-    const refresh = async (token: string) =>
-      (await call('POST', `${url}/auth/refresh`, { json: { refresh_token: token } })).status
-    t.equal(await refresh(this.#refreshToken), 200, 'the refresh token is valid')
-    t.equal(await refresh(this.#endedToken), 401, 'an ended session stays ended')
-    const created = await this.owner.createPage(url, '{}')
-    t.equal(
-      (await call('GET', `${url}/landing_pages/${created.public_id}`)).text,
-      '{}',
-      'pages can be written'
-    )
-  }
-
-  async #signIn (url: string): Promise<{ access_token: string, refresh_token: string }> {
-    const answer = await call('POST', `${url}/auth/sign_in`, {
-      json: { user: { email: this.owner.email, password: PASSWORD } }
-    })
-    if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
-    return JSON.parse(answer.text) as { access_token: string, refresh_token: string }
+    t.equal(await this.owner.accessStatus(url), 200, 'access tokens are valid')
+    t.equal(await this.owner.signInStatus(url), 200, 'the account signs in')
+    t.equal(await this.#renewed.refresh(url), 200, 'the refresh token is valid')
+    t.equal(await this.#ended.refresh(url), 401, 'an ended session stays ended')
+    const { public_id: publicId } = await this.owner.createPage(url, '{}')
+    t.equal((await call('GET', `${url}/landing_pages/${publicId}`)).text, '{}', 'pages can be written')
   }
 }
 

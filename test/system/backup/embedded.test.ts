@@ -10,7 +10,7 @@ import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, QUICK, runService, startService, temporaryFolder,
   type Service } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, cli, command, Interloper, signalAt, Storm, upload,
+import { backUpBetweenSteps, Belongings, cli, command, Interloper, fails, signalAt, Storm, upload,
   succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -117,12 +117,14 @@ t.test('a service starts from a restored backup, and restore never overwrites da
   t.match(running.output, /DATA_DIR \S+ is in use by another process \(\d+ on .*\): stop it/)
 
   const half = { ...settingsIn(temporaryFolder(t)), UPLOADS_DIR: other.UPLOADS_DIR }
-  t.match(await command(t, half, 'restore', steps), { code: 1, output: /UPLOADS_DIR \S+ is not empty/ })
+  await fails(t, half, ['restore', steps], /UPLOADS_DIR \S+ is not empty/)
   t.notOk(existsSync(half.DATA_DIR), 'nothing is left')
-  t.match(await command(t, { ...half, DATABASE_URL: 'postgresql://localhost/x' }, 'restore', steps), {
-    code: 1,
-    output: /holds an embedded database/
-  })
+  await fails(
+    t,
+    { ...half, DATABASE_URL: 'postgresql://localhost/x' },
+    ['restore', steps],
+    /holds an embedded database/
+  )
 
   t.equal(await restored.end('SIGTERM'), 0)
   const { code, output } = await command(t, other, 'backup', `${other.DATA_DIR}-copy`)
@@ -179,38 +181,43 @@ t.test('restore refuses a backup with a damaged database before it writes anythi
   for (const line of [`${largest} has the checksum`, ...lost.map((path) => `${path} is missing`)]) {
     t.match(checked.output, `\n  ${line}`)
   }
-  t.match(await command(t, other, 'restore', damaged), {
-    code: 1,
-    output: /damaged is damaged \(3 of the files of its database, such as \S+\): restore another backup\n$/
-  })
+  await fails(
+    t,
+    other,
+    ['restore', damaged],
+    /damaged is damaged \(3 of the files of its database, such as \S+\)/
+  )
   t.notOk(existsSync(other.DATA_DIR))
   await writeFile(join(damaged, 'backup.json'), readFileSync(join(damaged, 'backup.json')).subarray(0, 60))
-  t.match(await command(t, other, 'verify', damaged), {
-    code: 1,
-    output: /damaged is not a complete backup: its backup\.json is damaged\n$/
-  })
+  await fails(
+    t,
+    other,
+    ['verify', damaged],
+    /damaged is not a complete backup: its backup\.json is damaged\n$/
+  )
 })
 
 t.test('a backup inside UPLOADS_DIR or DATA_DIR is refused', async (t) => {
   for (const path of [env.UPLOADS_DIR, env.DATA_DIR]) {
-    t.match(await command(t, env, 'backup', join(path, 'new', 'copy')), {
-      code: 1,
-      output: /copy is inside (UPLOADS|DATA)_DIR: name a folder outside of it\n$/
-    })
+    await fails(
+      t,
+      env,
+      ['backup', join(path, 'new', 'copy')],
+      /copy is inside (UPLOADS|DATA)_DIR: name a folder outside of it\n$/
+    )
     t.notOk(existsSync(join(path, 'new')))
   }
 })
 
 t.test('a failed backup prints the reason and leaves nothing behind', async (t) => {
   const folder = temporaryFolder(t)
-  t.match(await command(t, env, 'backup', copy), {
-    code: 1,
-    output: /^The backup failed: \S+copy exists: name a new folder\n$/
-  })
-  t.match(await command(t, settingsIn(folder), 'backup', join(folder, 'a')), {
-    code: 1,
-    output: /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/
-  })
+  await fails(t, env, ['backup', copy], /^The backup failed: \S+copy exists: name a new folder\n$/)
+  await fails(
+    t,
+    settingsIn(folder),
+    ['backup', join(folder, 'a')],
+    /^.*\n.*\nThe backup failed: DATA_DIR \S+ holds no database: .*\n$/
+  )
 
   // A limit on the size of files simulates a full disk without special permissions.
   const small = join(folder, 'small')

@@ -103,8 +103,7 @@ t.test('a service works on a database that is older than its uploads and its Red
   const before = await startService(t, settings)
   const { url } = before
   const owner = await Owner.signUp(url)
-  const upload = async (by: Owner, text: string) =>
-    JSON.parse((await by.upload(url, Buffer.from(text))).text) as { id: string, url: string }
+  const upload = async (by: Owner, text: string) => await by.store(url, Buffer.from(text))
   const page = await owner.createPage(url, '{"n":1}')
   const [kept, dropped] = [await upload(owner, 'kept'), await upload(owner, 'dropped')]
   const key = await owner.createKey(url, ['pages:read'])

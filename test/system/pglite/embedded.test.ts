@@ -136,13 +136,6 @@ t.test('with one database', async (t) => {
   const database = await startEmbedded(dataDir, silent, unexpected)
   const open = (timeoutMs = 30_000) => new BoundedPool({ connection: database.connection, max: 1, timeoutMs })
 
-  t.test('a second one on the same folder fails at once', async (t) => {
-    await t.rejects(startEmbedded(dataDir, silent, unexpected), {
-      name: 'DataDirError',
-      message: /is in use/
-    })
-  })
-
   t.test('an abandoned transaction is rolled back with its connection', async (t) => {
     const client = new pg.Client(connectionOptions(database.connection))
     await client.connect()
