@@ -5,8 +5,6 @@ import { HeadObjectCommand } from '@aws-sdk/client-s3'
 import type { FastifyInstance } from 'fastify'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
-import { Bucket } from '../../../src/modules/assets/storage/s3-client.ts'
-import { S3Upload } from '../../../src/modules/assets/storage/s3-upload.ts'
 import { newStorageKey } from '../../../src/modules/assets/storage/storage-key.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, listen, signUp, testSettings, type Account } from '../../helpers/app.ts'
@@ -117,12 +115,8 @@ t.test('a CDN can serve the objects, which have the headers of the service, at t
 t.test('while the storage is unreachable, requests for files get 503 in time and leave nothing behind', async (t) => {
   const { app, account, proxy } = await behindProxy(t)
   const kept = (await upload(app, account, PNG)).json()
-  const faults: [name: string, begin: () => unknown][] = [['refused', async () => await proxy.refuse()], [
-    'black-holed',
-    () => proxy.blackhole()
-  ]]
-  for (const [name, begin] of faults) {
-    await begin()
+  for (const fault of ['refuse', 'blackhole'] as const) {
+    await proxy[fault]()
     const responses = await Promise.all([
       upload(app, account, PNG),
       upload(app, account, LARGE),
@@ -131,22 +125,15 @@ t.test('while the storage is unreachable, requests for files get 503 in time and
       app.inject({ method: 'DELETE', url: `/assets/${kept.id}`, headers: account.headers })
     ])
     for (const answer of responses) {
-      t.equal(answer.statusCode, 503, name)
-      t.ok(Number(answer.headers['retry-after']) >= 1, name)
-      t.strictSame(
-        answer.json(),
-        { errors: ['The service is temporarily unavailable, try again shortly'] },
-        name
-      )
+      t.equal(answer.statusCode, 503, fault)
+      t.ok(Number(answer.headers['retry-after']) >= 1, fault)
+      t.match(answer.json(), { errors: ['The service is temporarily unavailable, try again shortly'] }, fault)
     }
-    t.equal(
-      (await app.inject({ url: `/assets/${kept.id}`, headers: account.headers })).statusCode,
-      200,
-      'its row stays'
-    )
+    const record = await app.inject({ url: `/assets/${kept.id}`, headers: account.headers })
+    t.equal(record.statusCode, 200, 'its row stays')
     t.equal((await app.inject('/health/ready')).statusCode, 200)
     await proxy.restore({ forget: true })
-    await until(async () => (await app.inject(pathOf(kept))).statusCode === 200, `it is back after ${name}`)
+    await until(async () => (await app.inject(pathOf(kept))).statusCode === 200, `it is back after ${fault}`)
     t.equal((await upload(app, account, LARGE)).statusCode, 201)
   }
   t.equal(await app.database.asset.count(), 3)
@@ -173,31 +160,6 @@ t.test('an upload survives one broken connection, and a longer outage leaves nei
   const answer = await second.response()
   t.equal(answer.status, 201)
   t.ok((await app.inject(pathOf(JSON.parse(String(answer.body))))).rawPayload.equals(LARGE))
-})
-
-t.test('a failed upload releases its memory, whichever part failed', async (t) => {
-  const { app, proxy } = await behindProxy(t)
-  const bucket = new Bucket({ ...app.config, UPLOADS_URL: app.config.UPLOADS_URL ?? '' }, app.log)
-  t.teardown(() => bucket.close())
-  for (const good of [0, 1, 2, 3]) {
-    let held = 0
-    const upload = new S3Upload(bucket, 5 * MEBIBYTE, (change) => {
-      held += change
-    })
-    await t.rejects(upload.receive(
-      parts(good, async () => await proxy.refuse()),
-      async () => ({ key: newStorageKey('') })
-    ))
-    t.equal(held, 0, `after ${good} parts`)
-    await proxy.restore({ forget: true })
-  }
-
-  async function* parts (good: number, fail: () => Promise<void>): AsyncGenerator<Uint8Array> {
-    for (let part = 0; part < 4; part++) {
-      if (part === good) await fail()
-      yield noise(5 * MEBIBYTE)
-    }
-  }
 })
 
 t.test('a client that disconnects during an upload leaves nothing behind', async (t) => {
@@ -282,17 +244,12 @@ t.test('a reader that disconnects frees its connection to the storage, a slow re
   await once(patient, 'end')
   t.equal(bytes, LARGE.length)
 
-  for (
-    const [name, fault] of [['cut', () => proxy.disconnect()], [
-      'black-holed',
-      () => proxy.blackhole()
-    ]] as const
-  ) {
+  for (const fault of ['disconnect', 'blackhole'] as const) {
     const reader = await beginReading(address)
-    fault()
+    proxy[fault]()
     reader.resume()
-    await until(() => reader.destroyed, `${name}: the response ends`)
-    t.notOk(reader.complete, `${name}: the response is incomplete`)
+    await until(() => reader.destroyed, `${fault}: the response ends`)
+    t.notOk(reader.complete, `${fault}: the response is incomplete`)
     await proxy.restore({ forget: true })
   }
   t.equal((await fetch(address)).status, 200)
@@ -314,33 +271,11 @@ t.test('an unusable bucket stops the start with one line that names the setting'
     [{ AWS_ENDPOINT_URL_S3: new URL(away.url).origin }, /ECONNREFUSED/]
   ]
   for (const [env, says] of hopeless) {
-    await t.rejects(
-      buildTestApp(t, { ...settings, ...bucket, ...env }),
-      { message: says },
-      String(says)
-    )
-    await t.rejects(buildTestApp(t, { ...settings, ...bucket, ...env }), {
-      message: /^UPLOADS_URL s3:\/\/\S+ must be [^\n]+$/
-    })
+    const start = buildTestApp(t, { ...settings, ...bucket, ...env })
+    const { message } = await start.then(() => new Error('started'), (error: Error) => error)
+    t.match(message, says)
+    t.match(message, /^UPLOADS_URL s3:\/\/\S+ must be [^\n]+$/)
   }
-})
-
-t.test('when access is denied, the log says what to check and contains no secret', async (t) => {
-  const bucket = await createBucket()
-  const lines: unknown[] = []
-  const { openFileStore } = await import('../../../src/modules/assets/storage/plugin.ts')
-  const store = await openFileStore({ UPLOADS_DIR: '', ...bucket, AWS_SECRET_ACCESS_KEY: 'not the secret' }, {
-    error: (...line: unknown[]) => {
-      lines.push(line)
-    }
-  })
-  t.teardown(() => store.close())
-  await t.rejects(store.assertWritable(), { message: /temporarily unavailable/ })
-  await t.rejects(store.stat(`${'x'.repeat(22)}.png`), { message: /temporarily unavailable/ })
-  t.equal(lines.length, 2)
-  const text = JSON.stringify(lines)
-  t.match(text, /"hint":"access is denied: check AWS_ACCESS_KEY_ID/)
-  t.notMatch(text, /not the secret/)
 })
 
 t.test('the sweep reads all pages of a long list', async (t) => {
