@@ -49,6 +49,7 @@ t.test('a failed start logs the reason once and leaves no process behind', async
   const { REDIS_URL: _redisUrl, WEB_CONCURRENCY: _two, ...one } = two
   const file = join(temporaryFolder(t), 'file')
   writeFileSync(file, '')
+  const wrong = Object.assign(new URL(one.DATABASE_URL as string), { password: 'hunter2' })
   const taken = String(await listen(t, createServer()))
   const starts: [name: string, env: Record<string, string>, reason: RegExp][] = [
     ['a silent log', { LOG_LEVEL: 'silent', JWT_SECRET: 'short' }, /: JWT_SECRET must /],
@@ -61,6 +62,16 @@ t.test('a failed start logs the reason once and leaves no process behind', async
       /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/
     ],
     ['workers without Redis', { ...two, REDIS_URL: '' }, /WEB_CONCURRENCY must be 1 without REDIS_URL/],
+    [
+      'a wrong password',
+      { ...two, DATABASE_URL: wrong.href },
+      /could not start/
+    ],
+    [
+      'an invalid address',
+      { ...one, DATABASE_URL: 'postgresql://user:hunter2@host:port/x' },
+      /DATABASE_URL is not a valid address/
+    ],
     [
       'workers without PostgreSQL',
       { ...two, DATABASE_URL: `postgresql://user:hunter2@127.0.0.1:${await freePort()}/x` },

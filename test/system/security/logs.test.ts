@@ -5,9 +5,8 @@ import t from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { secretsIn } from '../../helpers/secrets.ts'
-import { createProxy, freePort, query, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
-import { runService, startService, temporaryFolder } from '../../helpers/service.ts'
-import { until } from '../../helpers/until.ts'
+import { createProxy, query, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
+import { startService, temporaryFolder } from '../../helpers/service.ts'
 
 // The service prints no secret. `startService` applies the same check to the output of every service that
 // tests start.
@@ -51,28 +50,23 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
   }
   const access = keep('an access token', owner.accessToken)
   const refresh = keep('a refresh token', owner.refreshToken)
+  const { 'a new password': newPassword } = TYPED
+  const newUser = (email: string) => ({
+    user: { email, password: newPassword, password_confirmation: newPassword }
+  })
   const post = async (path: string, body: unknown, headers: Record<string, string> = {}) =>
     await call('POST', url + path, { json: body, headers })
 
   await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
   t.equal((await post('/auth/sign_in', { user: { email: owner.email, password: typed } })).status, 401)
+  await post('/auth/sign_up', newUser(owner.email))
   await post('/auth/sign_up', {
-    user: {
-      email: owner.email,
-      password: TYPED['a new password'],
-      password_confirmation: TYPED['a new password']
-    }
-  })
-  await post('/auth/sign_up', {
-    user: { email: TYPED['a new password'], password: typed, password_confirmation: PASSWORD }
+    user: { email: newPassword, password: typed, password_confirmation: PASSWORD }
   })
   await call('POST', `${url}/auth/sign_in`, { text: `{"user":{"password":"${typed}"` })
   await call('POST', `${url}/auth/sign_in`, { text: typed, headers: { 'content-type': 'text/plain' } })
   await call('POST', `${url}/auth/sign_in?password=${encodeURIComponent(typed)}`, { json: {} })
-  const next = JSON.parse((await post('/auth/refresh', { refresh_token: refresh })).text) as {
-    access_token: string
-    refresh_token: string
-  }
+  const next = (await post('/auth/refresh', { refresh_token: refresh })).json()
   keep('the next access token', next.access_token)
   keep('the next refresh token', next.refresh_token)
   t.equal((await post('/auth/refresh', { refresh_token: refresh })).status, 401, 'a replay')
@@ -132,28 +126,22 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
     await call(method, url + path, { headers: { authorization: `Bearer ${key}` } })
   }
   await call('GET', `${url}/assets`, { headers: { authorization: `Bearer ${key}x` } })
-  const newPassword = TYPED['a new password']
   const change = { current_password: typed, password: newPassword, password_confirmation: newPassword }
   t.equal((await owner.call('PUT', `${url}/auth/password`, { json: change })).status, 422)
   t.equal((await owner.call('GET', `${url}/auth/sessions`)).status, 200)
 
   // PostgreSQL quotes a row that violates a constraint.
-  for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
-    await query(postgres.url, `ALTER TABLE ${table} ADD CONSTRAINT refused CHECK (false) NOT VALID`)
+  const alterTables = async (how: string) => {
+    for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
+      await query(postgres.url, `ALTER TABLE ${table} ${how}`)
+    }
   }
+  await alterTables('ADD CONSTRAINT refused CHECK (false) NOT VALID')
   const fails = async (what: string, response: Promise<{ status: number }>) =>
     t.equal((await response).status, 500, what)
-  await fails(
-    'a sign-up',
-    post('/auth/sign_up', {
-      user: {
-        email: 'new@example.com',
-        password: TYPED['a new password'],
-        password_confirmation: TYPED['a new password']
-      }
-    })
-  )
-  await fails('a sign-in', post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } }))
+  const signIn = async () => await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+  await fails('a sign-up', post('/auth/sign_up', newUser('new@example.com')))
+  await fails('a sign-in', signIn())
   await fails('a refresh', post('/auth/refresh', { refresh_token: next.refresh_token }))
   await fails(
     'a page',
@@ -162,23 +150,18 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
   await fails('a key', owner.call('POST', `${url}/api_keys`, { json: newKey }))
   await fails('an update', owner.update(url, page.id, `["${DOCUMENT}!"]`))
   await fails('an upload', owner.upload(url, Buffer.from(DOCUMENT)))
-  for (const table of ['users', 'refresh_tokens', 'api_keys', 'landing_pages', 'assets']) {
-    await query(postgres.url, `ALTER TABLE ${table} DROP CONSTRAINT refused`)
-  }
+  await alterTables('DROP CONSTRAINT refused')
   await query(postgres.url, "UPDATE users SET password_hash = '$argon2id$not a hash'")
-  await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+  await signIn()
   await query(postgres.url, 'ALTER TABLE users RENAME COLUMN password_hash TO something_else')
-  await fails(
-    'a column that is gone',
-    post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
-  )
+  await fails('a column that is gone', signIn())
   await query(postgres.url, 'ALTER TABLE users RENAME COLUMN something_else TO password_hash')
 
   for (const proxy of [cache, database]) {
     for (const broken of ['refused', 'silent']) {
       if (broken === 'refused') await proxy.refuse()
       else proxy.blackhole()
-      await post('/auth/sign_in', { user: { email: owner.email, password: PASSWORD } })
+      await signIn()
       await post('/auth/refresh', { refresh_token: `${refresh}x` })
       await owner.call('GET', `${url}/auth/me`)
       await owner.update(url, page.id, `["${DOCUMENT}?"]`)
@@ -216,38 +199,4 @@ t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) 
     'the log has user, route and address'
   )
   t.same(secretsIn(printed, env, secrets), [])
-})
-
-t.test('a failed start prints no secret', async (t) => {
-  const [postgres, redis] = await Promise.all([startPostgresServer(t), startRedisServer(t)])
-  const common = { PORT: '0', JWT_SECRET, UPLOADS_DIR: temporaryFolder(t), LOG_LEVEL: 'trace' }
-  const password = 'hunter2-in-the-url'
-  const addressed = (url: string, change: Partial<URL>) => Object.assign(new URL(url), change).href
-  const at = (change: Partial<URL>) => ({ DATABASE_URL: addressed(postgres.url, change) })
-  const starts: [what: string, env: Record<string, string>][] = [
-    ['a wrong password', at({ password })],
-    ['an unknown user', at({ username: 'nobody' })],
-    ['an unknown database', at({ pathname: '/nothing' })],
-    ['a port without a listener', at({ port: String(await freePort()) })],
-    ['an invalid address', { DATABASE_URL: `postgresql://user:${password}@host:port/x` }],
-    ['an address of another database', { DATABASE_URL: `mysql://user:${password}@host/x` }],
-    ['an address that is not of Redis', { ...at({}), REDIS_URL: `http://:${password}@host/` }],
-    ['a secret that is too short', { ...at({}), JWT_SECRET: password }]
-  ]
-  await Promise.all(starts.map(async ([what, env]) => {
-    const { code, output } = await runService(t, { ...common, ...env })
-    t.equal(code, 1, what)
-    t.match(output, /"Landfall (could not start|can't start)/, what)
-    t.same(secretsIn(output, { ...common, ...env }, { password }), [], what)
-  }))
-  // The service starts although Redis refuses the password.
-  const service = await startService(t, {
-    DATABASE_URL: postgres.url,
-    JWT_SECRET,
-    UPLOADS_DIR: common.UPLOADS_DIR,
-    LOG_LEVEL: 'trace',
-    REDIS_URL: addressed(redis.url, { password })
-  })
-  await until(() => service.output().includes('Redis is unavailable'))
-  t.same(secretsIn(service.output(), {}, { password }), [])
 })
