@@ -16,12 +16,7 @@ export interface ReceivedPurge {
   readonly at: number
 }
 
-export interface FakeCdn {
-  readonly url: string
-  readonly requests: readonly ReceivedPurge[]
-  /** Waits for purge number `count` of a page or file, and returns it. */
-  purge(name: string, count?: number): Promise<ReceivedPurge>
-}
+export type FakeCdn = Awaited<ReturnType<typeof startCdn>>
 
 interface Response {
   readonly status: number
@@ -37,7 +32,7 @@ interface Response {
 export async function startCdn (
   t: Teardown,
   answer: (request: ReceivedPurge, count: number) => Response = () => ({ status: 200 })
-): Promise<FakeCdn> {
+) {
   const requests: ReceivedPurge[] = []
   const accepted: ReceivedPurge[] = []
   const server = createServer((incoming, outgoing) => {
@@ -52,8 +47,9 @@ export async function startCdn (
   })
   return {
     url: `http://127.0.0.1:${await listen(t, server)}`,
-    requests,
-    purge: async (name, count = 1) =>
+    requests: requests as readonly ReceivedPurge[],
+    /** Waits for purge number `count` of a page or file, and returns it. */
+    purge: async (name: string, count = 1) =>
       await until(
         () => accepted.filter(({ tags }) => tags.includes(`lf-${name}`))[count - 1],
         `purge ${count} of ${name}`

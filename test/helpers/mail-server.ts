@@ -21,24 +21,14 @@ export interface ReceivedMail {
   readonly secure: boolean
 }
 
-export interface MailServer {
-  readonly url: string
-  /** The settings of a service that sends through this server. */
-  readonly settings: { readonly SMTP_URL: string, readonly MAIL_FROM: string }
-  /** Everything received, oldest first. */
-  readonly mails: readonly ReceivedMail[]
-  /** Waits for the mail number `count` to an address, and returns it. */
-  mailTo(address: string, count?: number): Promise<ReceivedMail>
-  /** Waits for the mail number `count` with a link to an address, and returns its token. */
-  linkTo(address: string, count?: number): Promise<string>
-}
+export type MailServer = Awaited<ReturnType<typeof startMailServer>>
 
 /**
  * Starts a mail server; the end of the test stops it.
  *
  * @param options of smtp-server; by default it offers neither TLS nor AUTH
  */
-export async function startMailServer (t: Teardown, options: SMTPServerOptions = {}): Promise<MailServer> {
+export async function startMailServer (t: Teardown, options: SMTPServerOptions = {}) {
   const mails: ReceivedMail[] = []
   const server = new SMTPServer({
     logger: false,
@@ -67,20 +57,22 @@ export async function startMailServer (t: Teardown, options: SMTPServerOptions =
   const url = `${options.secure === true ? 'smtps' : 'smtp'}://127.0.0.1:${port}`
   return {
     url,
+    /** The settings of a service that sends through this server. */
     settings: { SMTP_URL: url, MAIL_FROM: 'Landfall <noreply@landfall.test>' },
-    mails,
-    async mailTo (address, count = 1) {
-      return await until(
+    /** Everything received, oldest first. */
+    mails: mails as readonly ReceivedMail[],
+    /** Waits for the mail number `count` to an address, and returns it. */
+    mailTo: async (address: string, count = 1) =>
+      await until(
         () => mails.filter(({ to }) => to.includes(address))[count - 1],
         `mail ${count} to ${address}`
-      )
-    },
-    async linkTo (address, count = 1) {
-      return tokenIn(await until(
+      ),
+    /** Waits for the mail number `count` with a link to an address, and returns its token. */
+    linkTo: async (address: string, count = 1) =>
+      tokenIn(await until(
         () => mails.filter(({ to, text }) => to.includes(address) && text.includes('#token='))[count - 1],
         `link ${count} to ${address}`
       ))
-    }
   }
 }
 

@@ -24,13 +24,7 @@ export interface ReceivedMessage {
   readonly body: string
 }
 
-export interface Receiver {
-  readonly url: string
-  /** Everything received, oldest first, also what was refused. */
-  readonly messages: readonly ReceivedMessage[]
-  /** Waits for message number `count`, and returns it. */
-  message(count: number): Promise<ReceivedMessage>
-}
+export type Receiver = Awaited<ReturnType<typeof startReceiver>>
 
 /** The setting that lets a service reach a receiver. */
 export const RECEIVABLE = { WEBHOOK_NETWORKS: '127.0.0.1' }
@@ -45,7 +39,7 @@ export async function startReceiver (
   t: Teardown,
   answer: (message: ReceivedMessage, count: number) => number | Promise<number> = () => 204,
   tls?: { readonly key: Buffer, readonly cert: Buffer }
-): Promise<Receiver> {
+) {
   const messages: ReceivedMessage[] = []
   const listener: RequestListener = (request, response) => {
     text(request).then(async (body) => {
@@ -63,8 +57,10 @@ export async function startReceiver (
   const origin = tls === undefined ? 'http://127.0.0.1' : 'https://localhost'
   return {
     url: `${origin}:${await listen(t, server)}/hook?token=owners-token`,
-    messages,
-    message: async (count) => await until(() => messages[count - 1], `message ${count}`)
+    /** Everything received, oldest first, also what was refused. */
+    messages: messages as readonly ReceivedMessage[],
+    /** Waits for message number `count`, and returns it. */
+    message: async (count: number) => await until(() => messages[count - 1], `message ${count}`)
   }
 }
 

@@ -34,11 +34,8 @@ async function start (t: Test, { line = LINE, role = ROLE }: { line?: string, ro
   await query(server.url, "ALTER DATABASE landfall SET timezone = 'Asia/Tokyo'")
   await query(server.url, role)
   const direct = `postgresql://landfall:${password}@127.0.0.1:${server.port}/landfall`
-  const pooler = await startPgbouncer(t, {
-    program,
-    database: direct,
-    lines: [line, `default_pool_size = ${SERVER_CONNECTIONS}`]
-  })
+  const lines = [line, `default_pool_size = ${SERVER_CONNECTIONS}`]
+  const pooler = await startPgbouncer(t, program, direct, lines)
   const settings = {
     DATABASE_URL: pooler.url,
     DATABASE_POOL_SIZE: String(CLIENT_CONNECTIONS),

@@ -4,19 +4,17 @@ import { ownGuardian } from '../../shared/guardian.ts'
 import { accountOf, privateFolder, probePostgres, startInstance } from '../../shared/instances.ts'
 import { own, type PrivateServer, type Teardown } from '../../helpers/servers.ts'
 
-export interface PgbouncerOptions {
-  /** Path of the program. */
-  readonly program: string
-  /** URL of the database, whose user and password clients use, too. */
-  readonly database: string
-  /** Lines of the section `pgbouncer`. */
-  readonly lines?: readonly string[]
-}
-
-/** Starts PgBouncer in transaction mode in front of a database; the end of the test stops it. */
+/**
+ * Starts PgBouncer in transaction mode in front of a database; the end of the test stops it.
+ *
+ * @param database its URL, whose user and password clients use, too
+ * @param lines of the section `pgbouncer`
+ */
 export async function startPgbouncer (
   t: Teardown,
-  { program, database, lines = [] }: PgbouncerOptions
+  program: string,
+  database: string,
+  lines: readonly string[]
 ): Promise<PrivateServer> {
   const { hostname, port: serverPort, pathname, username, password } = new URL(database)
   const account = accountOf('postgres') // PgBouncer refuses to run as root

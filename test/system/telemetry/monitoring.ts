@@ -73,17 +73,8 @@ interface Message {
   readonly groupLabels: Readonly<Record<string, string>>
 }
 
-export interface Alertmanager {
-  /** The messages to the pager about alerts that fire. */
-  readonly pages: readonly Message[]
-  /** Returns the alerts that fire. */
-  alerts(): Promise<AlertmanagerAlert[]>
-  /** Sends alerts as Prometheus does. */
-  send(alerts: readonly Pick<AlertmanagerAlert, 'labels'>[]): Promise<void>
-}
-
 /** Starts Alertmanager with the example. */
-export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
+export async function startAlertmanager (t: Teardown) {
   const folder = temporaryFolder(t)
   const port = await freePort()
   const pages: Message[] = []
@@ -109,9 +100,12 @@ export async function startAlertmanager (t: Teardown): Promise<Alertmanager> {
     '--log.level=warn'
   ], api)
   return {
+    /** The messages to the pager about alerts that fire. */
     pages,
+    /** Returns the alerts that fire. */
     alerts: async () => await (await fetch(`${api}/api/v2/alerts`)).json() as AlertmanagerAlert[],
-    send: async (alerts) => {
+    /** Sends alerts as Prometheus does. */
+    send: async (alerts: readonly Pick<AlertmanagerAlert, 'labels'>[]) => {
       const headers = { 'content-type': 'application/json' }
       await fetch(`${api}/api/v2/alerts`, { method: 'POST', headers, body: JSON.stringify(alerts) })
     }

@@ -24,14 +24,6 @@ interface Span {
   readonly attributes: { readonly key: string, readonly value: Record<string, unknown> }[]
 }
 
-interface Collector {
-  readonly url: string
-  readonly spans: Span[]
-  readonly requests: { readonly path: string, readonly headers: IncomingHttpHeaders }[]
-  /** Resource attributes of the spans. */
-  readonly resources: Record<string, unknown>[]
-}
-
 const SERVER = 2
 const CLIENT = 3
 /** Status of a failed span. */
@@ -49,9 +41,10 @@ const attributesOf = ({ attributes }: Pick<Span, 'attributes'>): Record<string, 
   Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue)]))
 
 /** @param answers whether the collector answers requests */
-async function startCollector (t: Test, { responses = true } = {}): Promise<Collector> {
+async function startCollector (t: Test, { responses = true } = {}) {
   const spans: Span[] = []
-  const requests: Collector['requests'] = []
+  const requests: { readonly path: string, readonly headers: IncomingHttpHeaders }[] = []
+  /** Resource attributes of the spans. */
   const resources: Record<string, unknown>[] = []
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
