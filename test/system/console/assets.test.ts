@@ -1,18 +1,14 @@
 import { randomBytes } from 'node:crypto'
-import { rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import type { FileChooser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { checkScreen, dropFiles, newProfile, showPage, signIn, signUpInConsole, startOwner,
-  type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, signIn, startOwner, type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
-import { temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 // Files: uploading, looking at them, and deleting them.
@@ -26,11 +22,12 @@ const { url } = await startServiceOnPostgres(t, {
 const browser = await startBrowser(t, provide('chromium'))
 
 /** Opens the assets of a new account. */
-async function openAssets (t: Test): Promise<{ page: Page, email: string }> {
-  const profile = await newProfile(t, browser, { permissions: ['clipboard-read', 'clipboard-write'] })
-  const opened = await signUpInConsole(profile, url)
-  await showAssets(opened.page)
-  return opened
+async function openAssets (t: Test): Promise<{ page: Page, owner: Owner }> {
+  const { tab, owner } = await startOwner(t, browser, url, {
+    permissions: ['clipboard-read', 'clipboard-write']
+  })
+  await showAssets(tab)
+  return { page: tab, owner }
 }
 
 async function showAssets (page: Page): Promise<void> {
@@ -153,7 +150,7 @@ t.test('two files are sent at a time, with progress, and each can be cancelled',
 })
 
 t.test('signing out ends the uploads', async (t) => {
-  const { page, email } = await openAssets(t)
+  const { page, owner: { email } } = await openAssets(t)
   await slowDown(page, 100_000)
   await choose(page, [fileOf('a.bin', 2_900_000)])
   await page.getByRole('progressbar').waitFor()
@@ -169,8 +166,7 @@ t.test('signing out ends the uploads', async (t) => {
 })
 
 t.test('the uploads of one account are not shown to the next', async (t) => {
-  const { tab: page, owner } = await startOwner(t, browser, url)
-  await showAssets(page)
+  const { page, owner } = await openAssets(t)
   const isUpload = (target: URL) => target.pathname === '/assets'
   await page.route(isUpload, async (route) => await route.abort())
   await choose(page, [pdf])
@@ -185,24 +181,8 @@ t.test('the uploads of one account are not shown to the next', async (t) => {
   t.equal(await uploads(page).count(), 0)
 })
 
-t.test('a file that is gone when its turn comes is reported', async (t) => {
-  const { page } = await openAssets(t)
-  const path = join(temporaryFolder(t), 'gone.bin')
-  writeFileSync(path, 'here')
-  const speedUp = await slowDown(page, 400_000)
-  const chooser = await openChooser(page)
-  const others = ['a.bin', 'b.bin'].map((name) => join(temporaryFolder(t), name))
-  for (const other of others) writeFileSync(other, randomBytes(1_000_000))
-  await chooser.setFiles([...others, path])
-  await uploads(page).getByText('Waiting').waitFor()
-  rmSync(path)
-  await speedUp()
-  await uploads(page).getByText('The browser can’t read this.').waitFor()
-  for (const name of ['a.bin', 'b.bin']) await tile(page, name).waitFor()
-})
-
 t.test('files are loaded part by part, found by their name and type, and sorted', async (t) => {
-  const { page, email } = await openAssets(t)
+  const { page, owner: { email } } = await openAssets(t)
   await query(
     database,
     `
@@ -266,26 +246,6 @@ t.test('a failed upload says why, and can be tried again', async (t) => {
   await page.locator('h1:focus').waitFor()
 })
 
-t.test('a thumbnail that fails is asked for again, also when the person comes back', async (t) => {
-  const { page } = await openAssets(t)
-  await page.clock.install()
-  let refused = 0
-  await page.route('**/uploads/**', async (route) => {
-    refused++
-    await route.fulfill({ status: 503 })
-  })
-  await choose(page, [await photo()])
-  const type = tile(page, 'photo.jpg').getByText('JPG', { exact: true })
-  await until(async () => {
-    await page.clock.runFor(10_000)
-    return await type.count() === 1
-  }, 'it has given up')
-  t.ok(refused > 1, 'it has tried again by itself')
-  await page.unroute('**/uploads/**')
-  await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-  await loadedPicture(tile(page, 'photo.jpg').locator('img'))
-})
-
 t.test('a file that is uploaded beside a search is shown if it is found, otherwise it is said', async (t) => {
   const { page } = await openAssets(t)
   await choose(page, [pdf])
@@ -301,19 +261,6 @@ t.test('a file that is uploaded beside a search is shown if it is found, otherwi
   await page.getByRole('button', { name: 'Show the newest' }).click()
   await tile(page, 'photo.bin').waitFor()
   t.equal(await page.getByText('It isn’t among the assets').count(), 0)
-})
-
-t.test('the picker of an editor shows pictures first, and all files on request', async (t) => {
-  const { tab: page, owner } = await startOwner(t, browser, url)
-  await owner.upload(url, PDF, 'terms.pdf')
-  await owner.upload(url, PNG, 'dot.png')
-  await showPage(page, await owner.createPage(url, '{"file": ""}'))
-  await page.getByRole('button', { name: 'Insert an asset' }).click()
-  const picker = page.getByRole('dialog', { name: 'Choose an asset' })
-  await picker.getByRole('button', { name: /dot\.png/ }).waitFor()
-  t.equal(await picker.getByRole('button', { name: /terms\.pdf/ }).count(), 0)
-  await picker.getByRole('combobox', { name: 'Type' }).selectOption('All types')
-  await picker.getByRole('button', { name: /terms\.pdf/ }).waitFor()
 })
 
 t.test('an asset is shown with its URL, its copies and the pages that use it', async (t) => {
@@ -336,8 +283,7 @@ t.test('an asset is shown with its URL, its copies and the pages that use it', a
 
 /** Opens an asset of a new account. */
 async function openAsset (t: Test): Promise<{ page: Page, owner: Owner, fileUrl: string }> {
-  const { tab: page, owner } = await startOwner(t, browser, url)
-  await showAssets(page)
+  const { page, owner } = await openAssets(t)
   await choose(page, [pdf])
   await tile(page, 'terms.pdf').click()
   await page.getByText('No page uses this asset.').waitFor()

@@ -27,31 +27,27 @@ async function readDocument (id: string) {
 const fill = (start: string, unit: string, end: string): string =>
   start + unit.repeat(Math.floor((MIB - 100) / Buffer.byteLength(unit))) + end
 
+/** Values that programs which parse and write JSON, or show text, would change. */
+const DELICATE = [
+  '{"a": 1e400, "b": 1.0, "c": -0, "d": 12345678901234567890, "e": 1E+02}', // digits
+  '["\\ud800", "\\udfff\\ud83d", "\\ud83d\\ude00"]', // lone surrogates
+  '{"a": 1, "a": 2, "\\u0061": 3}', // repeated names
+  '{"__proto__": {"a": 1}, "constructor": 1, "toString": null, "": 0}', // names of the language
+  '["\u2028", "\u2029", "\u0085"]', // lines in JavaScript
+  '{"title": "\u202eabc\u202c \u2066\u05d0\u05d1\u2069 \u200f", "\u05d0": "\u0627"}', // bidirectional text
+  '["\\u0000", "\\u001f", "\u007f", "\u009f"]', // controls
+  '["\ufeff", "\u00a0", "\u200b", "\u3000", "\u00ad"]', // byte order marks and spaces
+  '["\u{1f600}", "\u{10ffff}", "e\u0301", "\u{1f468}\u200d\u{1f469}", "\ufe0f"]', // astral and combining characters
+  '["\\/", "\\u0041", "</script>"]' // escapes that are not needed
+]
+
 const DOCUMENTS: ReadonlyArray<readonly [what: string, text: string]> = [
-  ['digits that JavaScript loses', '{"a": 1e400, "b": 1.0, "c": -0, "d": 12345678901234567890, "e": 1E+02}'],
+  ['values that programs change, and empty lines around it', `\n\n  [${DELICATE.join(',\n')}]  \n\n\n`],
   ['lines that end with CRLF', '{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'],
   ['lone carriage returns', '{\r"a":\r1\r}\r'],
-  ['empty lines around it', '\n\n  [1]  \n\n\n'],
-  ['lone surrogate escapes', '["\\ud800", "\\udfff\\ud83d", "\\ud83d\\ude00"]'],
-  ['names that are repeated', '{"a": 1, "a": 2, "\\u0061": 3}'],
-  ['names of the language', '{"__proto__": {"a": 1}, "constructor": 1, "toString": null, "": 0}'],
-  [
-    'separators that are lines in JavaScript',
-    '["\u2028", "\u2029", "\u0085", "\u000c"]'.replace('\u000c', '')
-  ],
-  ['bidirectional text', '{"title": "\u202eabc\u202c \u2066\u05d0\u05d1\u2069 \u200f", "\u05d0": "\u0627"}'],
-  ['NUL escapes and other controls', '["\\u0000", "\\u001f", "\u007f", "\u009f"]'],
-  ['byte order marks and spaces in strings', '["\ufeff", "\u00a0", "\u200b", "\u3000", "\u00ad"]'],
-  [
-    'astral and combining characters',
-    '["\u{1f600}", "\u{10ffff}", "e\u0301", "\u{1f468}\u200d\u{1f469}", "\ufe0f"]'
-  ],
-  ['escapes that are not needed', '["\\/", "\\u0041", "</script>"]'],
   ['the deepest nesting', '['.repeat(100) + ']'.repeat(100)],
   ['1 MiB in one line', fill('[', '{"a":1},', '0]')],
-  ['1 MiB in one string', fill('["', 'lorem \u00e9 ', '"]')],
-  ['1 MiB in many lines', fill('[\n', '  {"name": "value"},\n', '0]')],
-  ['exactly 1 MiB', '[]'.padEnd(MIB)]
+  ['1 MiB in many lines', fill('[\n', '  {"name": "value"},\n', '0]')]
 ]
 
 for (const [what, text] of DOCUMENTS) {
@@ -69,8 +65,6 @@ for (const [what, text] of DOCUMENTS) {
     const saved = await readDocument(page.id)
     t.equal(saved.etag, page.etag)
     t.ok(saved.text === text)
-
-    if (text.length === MIB) return
     await typeAtStart(tab, '  ')
     await tab.keyboard.press('Control+End')
     await tab.keyboard.type(' ')

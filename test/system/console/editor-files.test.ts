@@ -23,7 +23,7 @@ const drawing: TestFile = {
 async function saved (id: string): Promise<string> {
   await save(tab)
   const text = await readText(id)
-  const assets = JSON.parse((await owner.call('GET', `${url}/assets`)).text) as {
+  const assets = (await owner.call('GET', `${url}/assets`)).json() as {
     url: string
     filename: string
   }[]

@@ -222,27 +222,6 @@ t.test('a session that ends during editing loses no text', async (t) => {
   await until(async () => await readText(id) === '  [1]', 'all is saved')
 })
 
-t.test('after a dialog, the keys go into the text from which it was opened', async () => {
-  const { id } = await showNew('[1]')
-  await typeAtStart(tab, ' ')
-  const isInText = async () => {
-    await until(async () => await hasFocus(editorOf(tab)), 'the text has focus')
-    // Until the browser draws the page without the dialog, what was behind it takes no keys.
-    await tab.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))')
-  }
-  await tab.evaluate('history.back()')
-  await tab.getByRole('dialog').getByRole('button', { name: 'Stay here' }).click()
-  await isInText()
-  for (const choice of ['Go on editing', 'Save my version', 'Take the other version']) {
-    await owner.update(url, id, `["before: ${choice}"]`)
-    await tab.keyboard.press('Control+s')
-    await tab.getByRole('dialog').getByRole('button', { name: choice }).click()
-    await isInText()
-    await tab.keyboard.type(' ')
-  }
-  await save(tab)
-})
-
 t.test('a sign-out in another tab costs nothing that is typed in this one', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
@@ -281,22 +260,4 @@ t.test('a page or asset of another account is not shown, and a link leads to the
     await notice.getByRole('link', { name: `your ${list}` }).click()
     await other.tab.waitForURL(`**/#/${list}`)
   }
-})
-
-t.test('an editor that could not be loaded is loaded again, with the newest version', async (t) => {
-  const { tab, owner } = await startOwner(t, browser, url)
-  const { id } = await owner.createPage(url, '["original"]')
-  await tab.route('**/assets/editor-*.js', async (route) => await route.abort())
-  await tab.evaluate(`location.hash = '#/pages/${id}'`)
-  await tab.getByRole('button', { name: 'Code', exact: true }).click()
-  await tab.getByRole('alert').waitFor()
-  await owner.update(url, id, '["theirs"]')
-  await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-  await tab.getByRole('status').getByText('This page was changed elsewhere').waitFor()
-  await tab.unroute('**/assets/editor-*.js')
-  await tab.getByRole('button', { name: 'Try again' }).click()
-  await editorOf(tab).getByText('theirs').waitFor()
-  await typeAtStart(tab, ' ')
-  await save(tab)
-  t.equal((await owner.call('GET', `${url}/manage/landing_pages/${id}/document`)).text, ' ["theirs"]')
 })

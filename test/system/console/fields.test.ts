@@ -41,7 +41,7 @@ const pictureOf = async (name: string, width: number): Promise<TestFile> => ({
 
 const upload = async (name: string, width = 800): Promise<string> => {
   const { text } = await owner.upload(url, await asJpeg(card({ width, height: 600 })), name)
-  return (JSON.parse(text) as { url: string }).url
+  return JSON.parse(text).url
 }
 
 t.test('a person changes a price, a headline and a picture, and nothing else', async (t) => {
@@ -85,16 +85,8 @@ t.test('a number that can not be stored is kept, and saving goes there', async (
   t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 1.50}]}')
   await button('Code').click()
   await announced('Price: Write 10.50, with a point.')
-
-  // The page was changed elsewhere, and the person comes back to the tab.
-  await owner.update(url, id, '{"title": "Theirs"}')
-  await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-  for (let times = 0; times < 3; times++) await tab.evaluate("fetch('settings.json').then((r) => r.text())")
-  t.equal(await input('Price').inputValue(), '10,50')
   await input('Price').fill('10.50')
-  await button('Save and publish').click()
-  await button('Save my version').click()
-  await announced('Saved')
+  await saveFields(tab)
   t.equal(await readText(id), '{"title": "A", "list": [{"name": "Tent", "price": 10.50}]}')
 })
 

@@ -1,7 +1,6 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
-import { PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
@@ -108,18 +107,6 @@ t.test('the history shows what changed, and restores a version', async (t) => {
   await tab.getByText('No unsaved changes').waitFor()
 })
 
-t.test('the changes of the oldest version in the list can be shown, too', async (t) => {
-  const { id } = await showNew('{}')
-  for (let version = 2; version <= 31; version++) {
-    await owner.update(url, id, `{"version": ${version}}`)
-  }
-  await openTab('History')
-  await tab.getByRole('button', { name: 'Changes in version 2', exact: true }).waitFor()
-  await tab.getByRole('button', { name: 'Show older versions' }).click()
-  await tab.getByText('Version 1', { exact: true }).waitFor()
-  t.equal(await tab.getByRole('button', { name: 'Changes in version 1', exact: true }).count(), 0)
-})
-
 t.test('saving unsaved text after a restore asks which version to keep', async (t) => {
   const { id } = await showNew('{"title": "First"}')
   await typeAtStart(tab, ' ')
@@ -150,20 +137,6 @@ t.test('a restore is refused if the page was changed after the history was loade
   await dialog.getByRole('button', { name: 'Close' }).click()
   await tab.getByRole('button', { name: 'Restore version 2' }).waitFor()
   t.equal(await readText(id), '{"title": "Third"}')
-})
-
-t.test('differences in one long line are shown in lines', async () => {
-  const { id } = await showNew(JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index }))))
-  const changed = Array.from({ length: 500 }, (_, index) => ({ index: index === 250 ? 'new' : index }))
-  await owner.update(url, id, JSON.stringify(changed))
-  await openTab('History')
-  await tab.getByRole('button', { name: 'Changes in version 2' }).click()
-  const dialog = dialogOf('Version 1 and version 2')
-  await dialog.getByRole('textbox', { name: 'Version 2' }).getByText('"new"').waitFor()
-  await dialog.getByText('unchanged lines').first().waitFor()
-  await dialog.getByLabel('Show all lines').check()
-  await dialog.getByText('unchanged lines').first().waitFor({ state: 'detached' })
-  await dialog.getByRole('button', { name: 'Close' }).click()
 })
 
 t.test('visitors are shown by hour and by day', async (t) => {
@@ -203,33 +176,6 @@ t.test('how to use a page is copied', async (t) => {
   t.equal(await copied('curl command'), `curl ${publicUrl}`)
   t.match(await copied('JavaScript'), `await fetch('${publicUrl}')`)
   t.match(await copied('client code'), `landingPages.read('${publicId}')`)
-})
-
-t.test('the choice of an asset stays open after a failure, and when no file is chosen', async () => {
-  await owner.upload(url, PNG, 'note.png')
-  await showNew('[1]')
-  const isList = ({ pathname }: URL) => pathname === '/assets'
-  await tab.route(isList, async (route) => await route.abort())
-  await tab.getByRole('button', { name: 'Insert an asset' }).click()
-  const dialog = dialogOf('Choose an asset')
-  const again = dialog.getByRole('button', { name: 'Try again' })
-  await again.waitFor()
-  await tab.unroute(isList)
-  await again.click()
-  await dialog.getByRole('button', { name: 'note.png' }).and(tab.locator(':focus')).waitFor()
-  await dialog.locator('input[type=file]').dispatchEvent('cancel', { bubbles: true })
-  await dialog.getByRole('button', { name: 'Cancel' }).click()
-  await dialog.waitFor({ state: 'detached' })
-})
-
-t.test('a page without a name says how to give it one', async (t) => {
-  await showNew('{}')
-  const hint = tab.getByText('Add a “title” to the document to give this page a name.')
-  await hint.waitFor()
-  await checkScreen(t, tab, 'a page without a name')
-  await showNew('{"title": "Named"}')
-  await tab.getByRole('heading', { level: 1, name: 'Named' }).waitFor()
-  t.equal(await hint.count(), 0)
 })
 
 t.test('a page is duplicated exactly, after a question about unsaved changes', async (t) => {

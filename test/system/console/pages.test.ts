@@ -312,16 +312,6 @@ t.test('Back shows what was loaded at once, and then what has changed meanwhile'
   await waitForStatus(page, '250 pages')
 })
 
-t.test('a button loads more, and the first page that was added gets the focus', async (t) => {
-  const { page } = await showPages(t, 150)
-  await page.addInitScript('delete globalThis.IntersectionObserver')
-  await page.reload()
-  await page.getByRole('button', { name: 'Load more' }).click()
-  await page.getByRole('link', { name: 'Page 50', exact: true }).and(page.locator(':focus')).waitFor()
-  await waitForStatus(page, '150 pages')
-  t.equal(await page.getByRole('button', { name: 'Load more' }).count(), 0)
-})
-
 t.test('pages are found by a part of their name or by their public id, which the address keeps', async (t) => {
   const { page, userId, queries } = await showPages(t, 250)
   await searchField(page).fill(' PAGE 250 ')
@@ -454,16 +444,6 @@ t.test('a deleted page is restored from the trash, or removed for good', async (
   await page.getByRole('heading', { name: 'Page 2', level: 1 }).waitFor()
   const rest = await sql(`SELECT deleted_at FROM landing_pages WHERE user_id = ${userId}`)
   t.same(rest, [{ deleted_at: null }])
-})
-
-t.test('a page that is already gone counts as deleted', async (t) => {
-  const { page, userId } = await signUp(t)
-  await insertPages(userId, 1)
-  await page.reload()
-  await page.getByRole('button', { name: 'Delete Page 1' }).click()
-  await sql(`DELETE FROM landing_pages WHERE user_id = ${userId}`)
-  await page.getByRole('button', { name: 'Delete the page' }).click()
-  await page.getByRole('heading', { name: 'Create your first page' }).waitFor()
 })
 
 t.test('while the service fails, the list says so and goes on afterwards', async (t) => {

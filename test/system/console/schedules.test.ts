@@ -19,7 +19,7 @@ const inputOf = (label: string) => dialog.getByLabel(label)
 
 const scheduleUrl = ({ id }: CreatedPage) => `${url}/manage/landing_pages/${id}/schedule`
 const readSchedule = async (page: CreatedPage) =>
-  JSON.parse((await owner.call('GET', scheduleUrl(page))).text) as unknown
+  (await owner.call('GET', scheduleUrl(page))).json() as unknown
 
 t.test('a draft is scheduled in local time, and cannot be changed until then', async (t) => {
   const page = await owner.createPage(url, '{"title": "Old", "list": [{"name": "Tent"}]}')
