@@ -124,9 +124,9 @@ t.test("the size of an upload doesn't change memory use", async (t) => {
     return most
   }
   // The first two uploads warm up the compiler and fill the heap with buffers.
-  await send(256 * MEBIBYTE)
-  const small = await send(256 * MEBIBYTE)
-  const large = await send(512 * MEBIBYTE)
+  await send(128 * MEBIBYTE)
+  const small = await send(64 * MEBIBYTE)
+  const large = await send(320 * MEBIBYTE)
   t.comment(`resident: ${Math.round(small / MEBIBYTE)} MiB, then ${Math.round(large / MEBIBYTE)} MiB`)
   // The heap varies by a few buffers; a file kept in memory would be hundreds of MiB.
   t.ok(large - small < 64 * MEBIBYTE, `grew by ${Math.round((large - small) / MEBIBYTE)} MiB`)

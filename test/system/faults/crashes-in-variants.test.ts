@@ -15,7 +15,7 @@ import { until } from '../../helpers/until.ts'
 
 provide('swift')
 
-const ROUNDS = 3
+const ROUNDS = 2
 
 for (const store of ['folder', 'bucket'] as const) {
   t.test(`${store}: a crash leaves no part of a variant and no child process`, async (t) => {
@@ -38,7 +38,7 @@ for (const store of ['folder', 'bucket'] as const) {
       const own = asset.variants.slice(0, 4).map(({ url }) => new URL(url).pathname)
       paths.push(...own)
       const asked = Promise.allSettled(own.map(async (path) => await fetch(service.url + path)))
-      await sleep(round * 100)
+      await sleep(round * 200)
       const children = childrenOf(service.child.pid as number)
       service.child.kill('SIGKILL') // only the service, not its child process
       await asked
