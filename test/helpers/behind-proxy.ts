@@ -56,7 +56,7 @@ export async function checkSharedLimit (t: Test, { url, owner }: Site): Promise<
 
 let clients = 0
 
-/** Waits until two replicas without a proxy count one limit. Returns the address of a client that has spent it. */
+/** Waits until two replicas without a proxy count one limit. Returns a client that has spent it. */
 export async function untilLimitIsShared (urls: readonly [string, string], path: string): Promise<string> {
   // Each client is a new one, because a replica may count by itself for a moment.
   return await until(async () => {

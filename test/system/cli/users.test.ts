@@ -130,7 +130,10 @@ async function takeDown (t: Test, env: Record<string, string>, url: string): Pro
     stdout: `Deleted asset ${byId.id}, `,
     stderr: ''
   })
-  t.match(await landfall(env, ['assets', 'take-down', byUrl.path.slice('/uploads/'.length)]), { code: 0, stderr: '' })
+  t.match(await landfall(env, ['assets', 'take-down', byUrl.path.slice('/uploads/'.length)]), {
+    code: 0,
+    stderr: ''
+  })
   t.same(await Promise.all([byId, byUrl, kept].map(async (asset) => await statusOf(asset.url))), [
     404,
     404,

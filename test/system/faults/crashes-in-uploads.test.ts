@@ -19,7 +19,7 @@ const kind = (step: string): string =>
 
 const { survivor, victim, owner, load, look } = await startReplicas(t)
 
-/** Restarts the victim with its clock ahead, and waits until it has swept the files that were left just now. */
+/** Restarts the victim with its clock ahead, and waits until it has swept what was left just now. */
 async function restartAndSweep (): Promise<Pick<Storage, 'rows' | 'broken'>> {
   await victim.restart()
   await until(async () => {

@@ -83,7 +83,8 @@ async function counted (database: string): Promise<[number, number][]> {
 
 t.test('the counts of 6,000 reads of three processes that stop are exact, and unknown ids take no place', async (t) => {
   const database = await createMigratedDatabase(t)
-  const startOne = async () => await start(t, database, { CACHE_MAX_BYTES: '150000' }) // too small for all pages
+  const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
+  const startOne = async () => await start(t, database, settings)
   const first = await startOne()
   const replicas = [first, await startOne(), await startOne()]
   const owner = await Owner.signUp(first.url)
