@@ -77,10 +77,7 @@ export function hostileImages (): [name: string, content: Buffer][] {
     ),
     [
       'a flood of ispe boxes',
-      Buffer.concat([
-        AVIF,
-        box('meta', u32(0), box('iprp', box('ipco', ispes)))
-      ])
+      Buffer.concat([AVIF, box('meta', u32(0), box('iprp', box('ipco', ispes)))])
     ],
     [
       'a flood of jxlp boxes',

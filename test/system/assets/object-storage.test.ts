@@ -286,11 +286,7 @@ t.test('the sweep reads all pages of a long list', async (t) => {
   const others = Array.from({ length: 25 }, () => newStorageKey('image/gif'))
   for (const key of [...kept, ...others]) await look.put(key, 'x')
   await Promise.all(others.map(async (key) => await look.leaveUnfinished(key)))
-  t.strictSame(await sweep(app.database, app.files, -2000), {
-    unfinished: 25,
-    unreferenced: 25,
-    variants: 0
-  })
+  t.strictSame(await sweep(app.database, app.files, -2000), { unfinished: 25, unreferenced: 25, variants: 0 })
   t.strictSame((await look.published()).sort(), kept.sort())
 })
 

@@ -64,10 +64,7 @@ class ArchivingServer {
       recovery_target_action = 'promote'\n`
     )
     copyFileSync(join(this.#cluster, 'password'), join(this.#base, 'password'))
-    const server = own(
-      t,
-      await startPostgres(bin, this.#base, ownGuardian(), 'off', REPLICA)
-    )
+    const server = own(t, await startPostgres(bin, this.#base, ownGuardian(), 'off', REPLICA))
     await until(async () => {
       const [row] = await query(server.url, 'SELECT pg_is_in_recovery()::text AS recovers')
       return row?.recovers === 'false'

@@ -160,10 +160,7 @@ t.test('config shows the settings in force and where they come from, without sec
     ['serve'],
     { cwd: folder }
   )
-  t.match(
-    serve.stdout,
-    '"msg":"RATE_LIMIT_PUBLC in .env is not a setting: did you mean RATE_LIMIT_PUBLIC?"'
-  )
+  t.match(serve.stdout, '"msg":"RATE_LIMIT_PUBLC in .env is not a setting: did you mean RATE_LIMIT_PUBLIC?"')
 })
 
 t.test('config --secrets-key prints the key that has to outlive JWT_SECRET', async (t) => {

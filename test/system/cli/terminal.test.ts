@@ -61,10 +61,7 @@ Write this? [y/N] `
     shown: /Interrupted: nothing was changed\n$/
   })
   t.equal(await readPage(id), document)
-  t.match(await pages(t, ['put', id, file], ['y\r']), {
-    code: 0,
-    shown: /\[y\/N\] y\nETag: "[\w-]{43}"\n$/
-  })
+  t.match(await pages(t, ['put', id, file], ['y\r']), { code: 0, shown: /\[y\/N\] y\nETag: "[\w-]{43}"\n$/ })
   t.equal(await readPage(id), readFileSync(file, 'utf8'))
   t.match(await pages(t, ['put', id, file]), {
     code: 0,
@@ -125,10 +122,7 @@ t.test('long lines are laid out, and nothing reaches the terminal that controls 
   const other = await owner.createPage(url, '{}')
   const evil = '["\u202e\u2066\u009b2J\u007f\u00ad\u2028", "\u{1f468}\u200d\u{1f4bb}"]\r\n'
   const { shown: safe } = await pages(t, ['put', other.id, saved(t, evil)])
-  t.match(
-    safe,
-    '+["<U+202E><U+2066><U+009B>2J<U+007F><U+00AD><U+2028>", "\u{1f468}\u200d\u{1f4bb}"]^M\n'
-  )
+  t.match(safe, '+["<U+202E><U+2066><U+009B>2J<U+007F><U+00AD><U+2028>", "\u{1f468}\u200d\u{1f4bb}"]^M\n')
   const colours = await pages(t, ['put', other.id, saved(t, evil)], [], { NO_COLOR: undefined })
   t.match(colours.shown, '\u001b[32m+["<U+202E>')
 })

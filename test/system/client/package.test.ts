@@ -21,11 +21,7 @@ t.test('the package is small and complete, and depends on one library', async (t
   t.ok(size < 70_000, `${size} bytes`)
   t.same(
     Object.keys(JSON.parse(readFileSync(join(folder, 'node_modules/.package-lock.json'), 'utf8')).packages),
-    [
-      'node_modules/@landfall/client',
-      'node_modules/openapi-fetch',
-      'node_modules/openapi-typescript-helpers'
-    ]
+    ['node_modules/@landfall/client', 'node_modules/openapi-fetch', 'node_modules/openapi-typescript-helpers']
   )
   const installed = join(folder, 'node_modules/@landfall/client')
   t.same(readdirSync(installed).sort(), ['LICENSE', 'README.md', 'dist', 'package.json'])
@@ -34,10 +30,7 @@ t.test('the package is small and complete, and depends on one library', async (t
     readdirSync(join(installed, 'dist')).sort(),
     ['index.js', ...modules.map((name) => `${name}.d.ts`)].sort()
   )
-  t.equal(
-    readFileSync(join(installed, 'LICENSE'), 'utf8'),
-    readFileSync(join(PROJECT, 'LICENSE'), 'utf8')
-  )
+  t.equal(readFileSync(join(installed, 'LICENSE'), 'utf8'), readFileSync(join(PROJECT, 'LICENSE'), 'utf8'))
 })
 
 t.test('a lock file with the package works without the service, or while the service has the same release', async (t) => {

@@ -144,10 +144,7 @@ t.test('a person creates a key, copies it, uses it, and deletes it', async (t) =
   await row.waitFor()
   const text = await row.innerText()
   t.ok(text.includes(name), 'names are shown as text')
-  t.match(
-    text,
-    /create, change and delete pages[^]*last used[^]*expires on \w+ \d+, \d{4}/
-  )
+  t.match(text, /create, change and delete pages[^]*last used[^]*expires on \w+ \d+, \d{4}/)
   t.notOk((await page.content()).includes(key), 'the key is gone')
   await checkScreen(t, page, 'keys')
 

@@ -69,10 +69,7 @@ async function loadedPicture (picture: Locator): Promise<string> {
   for (;;) {
     const { width, source } = await picture.evaluate((
       image: { naturalWidth: number, currentSrc: string }
-    ) => ({
-      width: image.naturalWidth,
-      source: image.currentSrc
-    }))
+    ) => ({ width: image.naturalWidth, source: image.currentSrc }))
     if (width > 0) return source
     await picture.page().waitForTimeout(50)
   }
@@ -301,10 +298,7 @@ t.test('deleting an asset that a page uses is done after one question, which nam
   const dialog = page.getByRole('dialog', { name: 'This asset is used' })
   await dialog.getByText('These pages use it').waitFor()
   await focused(page, 'Keep the asset').waitFor()
-  t.equal(
-    await dialog.getByRole('link', { name: 'Our terms' }).getAttribute('href'),
-    `#/pages/${id}`
-  )
+  t.equal(await dialog.getByRole('link', { name: 'Our terms' }).getAttribute('href'), `#/pages/${id}`)
   await checkScreen(t, page, 'deleting a file that is used')
   await page.keyboard.press('Enter')
   await dialog.waitFor({ state: 'detached' })

@@ -62,11 +62,7 @@ t.test('the service goes on when Redis behind HAProxy fails over', async (t) => 
   await untilRedis('ok')
   await untilLimitIsShared([one, two], path)
 
-  const readers = new Readers(t, {
-    urls: [one, two],
-    publicIds: [page.public_id],
-    headers: ORIGIN
-  })
+  const readers = new Readers(t, { urls: [one, two], publicIds: [page.public_id], headers: ORIGIN })
   const reads = await readers.during(async () => {
     await primary.kill()
     await untilRedis('away')

@@ -88,10 +88,7 @@ t.test('two replicas behind HAProxy', async (t) => {
     const { public_id: publicId } = await site.owner.createPage(url, '{"v":1}')
     for (const port of ports) await call('GET', `http://127.0.0.1:${port}/landing_pages/${publicId}`)
     await database.refuse()
-    await until(
-      async () => (await call('GET', `${url}/health/ready`)).status === 503,
-      'no replica is ready'
-    )
+    await until(async () => (await call('GET', `${url}/health/ready`)).status === 503, 'no replica is ready')
     t.match(await call('GET', `${url}/landing_pages/${publicId}`, { headers: ORIGIN }), {
       status: 200,
       text: '{"v":1}'

@@ -54,11 +54,7 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   t.match(repair, '>   "price": 10.50,')
   t.ok(repair.includes(`"current_data":${DOCUMENT}\n,`), 'the restored record')
   t.ok(repair.endsWith(DOCUMENT), 'the public read')
-  t.equal(
-    edit,
-    '3c3\n<   "price": 10.50,\n---\n>   "price": 9.90,',
-    'only the price has changed'
-  )
+  t.equal(edit, '3c3\n<   "price": 10.50,\n---\n>   "price": 9.90,', 'only the price has changed')
   t.equal(patch, DOCUMENT.replace('10.50', '9.90').replace('"lamp"]', '"lamp", "stove"]'))
 
   const [{ key }, page] = ['key.json', 'page.json'].map((name) =>

@@ -102,9 +102,7 @@ export class CrashingService {
       return { step, when, secrets }
     }
     if (outcome.answered === true) return undefined
-    throw new Error(`the action failed before its step:\n${this.#service.output()}`, {
-      cause: outcome.error
-    })
+    throw new Error(`the action failed before its step:\n${this.#service.output()}`, { cause: outcome.error })
   }
 
   /** Kills the process (SIGKILL). */

@@ -92,9 +92,7 @@ async function survives (
     await end()
     const ended = performance.now()
     await Promise
-      .all(urls.flatMap((
-        url
-      ) => [
+      .all(urls.flatMap((url) => [
         async () => await call('GET', `${url}/health/ready`),
         async () => await owner.call('GET', `${url}/manage/landing_pages`)
       ]).map(async (ask) => {

@@ -11,11 +11,7 @@ import { until } from '../../helpers/until.ts'
 
 // Read counts over several processes, and while PostgreSQL fails.
 
-const start = async (
-  t: Test,
-  database: string,
-  settings: Record<string, string> = {}
-): Promise<Replica> =>
+const start = async (t: Test, database: string, settings: Record<string, string> = {}): Promise<Replica> =>
   await startReplica(t, {
     DATABASE_URL: database,
     JWT_SECRET,

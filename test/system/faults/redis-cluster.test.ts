@@ -115,10 +115,7 @@ t.test('a killed master under load: reads succeed, and its replica takes over wi
       const from = performance.now()
       await master.server.kill()
       await untilShared(both, false)
-      t.match((await call('GET', `${one.url}/health/ready`)).json(), {
-        status: 'degraded',
-        redis: 'away'
-      })
+      t.match((await call('GET', `${one.url}/health/ready`)).json(), { status: 'degraded', redis: 'away' })
       await cluster.untilMaster(replica)
       await untilShared(both, true)
       await untilHearing(both, true)

@@ -62,11 +62,7 @@ t.test('a failed start logs the reason once and leaves no process behind', async
       /Port \d+ of 127\.0\.0\.1 is in use .* set OPS_PORT/
     ],
     ['workers without Redis', { ...two, REDIS_URL: '' }, /WEB_CONCURRENCY must be 1 without REDIS_URL/],
-    [
-      'a wrong password',
-      { ...two, DATABASE_URL: wrong.href },
-      /could not start/
-    ],
+    ['a wrong password', { ...two, DATABASE_URL: wrong.href }, /could not start/],
     [
       'an invalid address',
       { ...one, DATABASE_URL: 'postgresql://user:hunter2@host:port/x' },

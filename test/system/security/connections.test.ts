@@ -41,10 +41,7 @@ t.test('with few file descriptors the service accepts only as many connections a
   const opsPort = await freePort()
   const settings = { ...await testSettings(t), LOG_LEVEL: 'info', OPS_PORT: String(opsPort) }
   const service = await startService(t, settings, ['bash', '-c', command])
-  t.match(
-    service.output(),
-    /MAX_CONNECTIONS is 10000, but the limit of open files \(ulimit -n\) allows 100/
-  )
+  t.match(service.output(), /MAX_CONNECTIONS is 10000, but the limit of open files \(ulimit -n\) allows 100/)
   const owner = await Owner.signUp(service.url)
   const { text } = await owner.upload(service.url, Buffer.alloc(4 * 1024 * 1024), 'large.bin')
   const { pathname } = new URL(JSON.parse(text).url)
@@ -82,10 +79,7 @@ t.test("workers at their limit close new connections and don't pass them to each
   t.ok(kept.length <= 4, `two workers keep ${kept.length} of 8 connections`)
   const more = Array.from({ length: 20 }, () => connection(t, service.url))
   const responses = await Promise.all(more.map(async (client) => await isAnswered(client)))
-  t.ok(
-    responses.filter(Boolean).length <= 4 - kept.length,
-    'every other connection is closed at once'
-  )
+  t.ok(responses.filter(Boolean).length <= 4 - kept.length, 'every other connection is closed at once')
   for (const client of kept) t.ok(await isAnswered(client))
 })
 

@@ -113,9 +113,7 @@ t.test('the image of the Dockerfile is small and contains everything that the se
       ...string[]
     ]
   t.equal(entry[0], 'node')
-  for (
-    const name of ['prisma', 'typescript', 'tsx', 'tap', '@prisma/studio-core', '@landfall/client']
-  ) {
+  for (const name of ['prisma', 'typescript', 'tsx', 'tap', '@prisma/studio-core', '@landfall/client']) {
     t.notOk(existsSync(join(app, 'node_modules', name)), `no ${name}`)
   }
   const megabytes = Number(execFileSync('du', ['-sm', app], { encoding: 'utf8' }).split('\t')[0])

@@ -86,10 +86,7 @@ export async function startAlertmanager (t: Teardown) {
     }, () => response.destroy())
   })
   const receiverPort = await listen(t, receiver)
-  const settings = read('alertmanager.yml').replaceAll(
-    '127.0.0.1:9095',
-    `127.0.0.1:${receiverPort}`
-  )
+  const settings = read('alertmanager.yml').replaceAll('127.0.0.1:9095', `127.0.0.1:${receiverPort}`)
   writeFileSync(join(folder, 'alertmanager.yml'), settings.replace('group_wait: 30s', 'group_wait: 500ms'))
   const api = `http://127.0.0.1:${port}`
   await run(t, provide('alertmanager'), [

@@ -130,10 +130,7 @@ t.test('typing where an entry was added or removed keeps that step, and its part
   removed.edit(removeValue([0]))
   removed.edit(replaceValue([0], '"z"'))
   t.equal(removed.getText(), '["z"]')
-  t.equal(
-    removed.getPatch(),
-    '[{"op":"remove","path":"/0"},{"op":"replace","path":"/0","value":"z"}]'
-  )
+  t.equal(removed.getPatch(), '[{"op":"remove","path":"/0"},{"op":"replace","path":"/0","value":"z"}]')
   removed.undo()
   t.equal(removed.getText(), '["y"]')
   const added = createModel('["x"]')
