@@ -1,13 +1,12 @@
 import type { Asset, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { UnauthorizedError } from '../../errors.ts'
-import { unlessMissing } from '../../infra/postgres/database.ts'
+import { unlessMissing, type Transaction } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
   type WalkedRow } from '../../infra/postgres/walk-sql.ts'
 import { MAX_LIMIT, OLDEST, cursorAfter, valueOf, type SortedPage } from '../../http/pagination.ts'
 import { ownerSql } from '../accounts/index.ts'
-import { MAX_REFERENCES, type ReferencingPage } from '../landing-pages/index.ts'
 import { possibleKeysAt, possibleOriginals } from './storage/storage-key.ts'
 import type { Dimensions } from './upload/orientation.ts'
 
@@ -137,7 +136,7 @@ export async function findAssetsAt (database: PrismaClient, userId: number, url:
 }
 
 export async function findAsset (
-  database: PrismaClient,
+  database: Transaction,
   userId: number,
   id: string
 ): Promise<Asset | undefined> {
@@ -155,22 +154,13 @@ export async function findOriginal (database: PrismaClient, stem: string): Promi
     undefined
 }
 
-/** Corrects the dimensions of a picture, which can't always be read from the first bytes of the file. */
-export async function correctDimensions (
-  database: PrismaClient,
+/** Stores what the bytes of a picture have shown: other dimensions, or why it has no variants. */
+export async function updatePicture (
+  { asset }: PrismaClient,
   storageKey: string,
-  { width, height }: Dimensions
+  data: Dimensions | { readonly noVariantsReason: NoVariantsReason }
 ): Promise<void> {
-  await database.asset.updateMany({ where: { storageKey }, data: { width, height } })
-}
-
-/** Records that a picture has no variants. */
-export async function refuseVariants (
-  database: PrismaClient,
-  storageKey: string,
-  reason: NoVariantsReason
-): Promise<void> {
-  await database.asset.updateMany({ where: { storageKey }, data: { noVariantsReason: reason } })
+  await asset.updateMany({ where: { storageKey }, data })
 }
 
 /**
@@ -189,37 +179,31 @@ export async function countVariantFailure (
     select: { variantFailures: true }
   })
   const isLast = asset !== undefined && asset.variantFailures >= max
-  if (isLast) await refuseVariants(database, storageKey, 'too_costly')
+  if (isLast) await updatePicture(database, storageKey, { noVariantsReason: 'too_costly' })
   return isLast
+}
+
+/**
+ * Finds an asset, and locks it until the end of the transaction. Writes of pages that name it wait, and those
+ * under way are waited for.
+ */
+export async function lockAsset (
+  transaction: Transaction,
+  userId: number,
+  id: string
+): Promise<Asset | undefined> {
+  await transaction.$queryRaw`SELECT id FROM assets WHERE id = ${id}::uuid AND user_id = ${userId} FOR UPDATE`
+  return await findAsset(transaction, userId, id)
 }
 
 /** Deletes an asset and returns its storage key; undefined when there is none. */
 export async function deleteAsset (
-  database: PrismaClient,
+  database: Transaction,
   userId: number,
   id: string
 ): Promise<string | undefined> {
   const where = { id, userId }
   return (await unlessMissing(database.asset.delete({ where, select: { storageKey: true } })))?.storageKey
-}
-
-/**
- * Deletes an asset if exactly these pages use it: the newest `MAX_REFERENCES`, newest first. If a write
- * changes that at the same time, one of them waits for the other.
- *
- * @returns undefined when there is no such asset
- */
-export async function deleteAssetReferencedBy (
-  database: PrismaClient,
-  userId: number,
-  id: string,
-  pages: readonly ReferencingPage[]
-): Promise<{ storageKey: string, isDeleted: boolean } | undefined> {
-  const pageIds = pages.map((page) => page.id)
-  const [found] = await database.$queryRaw<{ storageKey: string, isDeleted: boolean }[]>`
-    SELECT key AS "storageKey", is_deleted AS "isDeleted"
-    FROM delete_asset_used_by(${id}::uuid, ${userId}::integer, ${pageIds}::uuid[], ${MAX_REFERENCES}::integer)`
-  return found
 }
 
 /**

@@ -2,7 +2,7 @@ import fastifyMultipart from '@fastify/multipart'
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { FastifyRequest } from 'fastify'
 import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
-import { ConflictError, NotFoundError, RetryLaterError } from '../../errors.ts'
+import { ConflictError, NotFoundError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
 import { checkPreconditions, hasConditions, isNotModified } from '../../http/conditional-requests.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../http/pagination.ts'
@@ -11,14 +11,11 @@ import { sendWithoutBody } from '../../http/responses.ts'
 import { multipartOptions } from './upload/multipart-reader.ts'
 import { assetRecord, describeReferences, NO_REFERENCES, recordTag, recordValidators,
   withReferences } from './record.ts'
-import { deleteAsset, deleteAssetReferencedBy, findAsset, findAssetsAt,
-  listAssets } from './asset-repository.ts'
+import { findReferencesNow, type AssetReferences } from '../landing-pages/index.ts'
+import { deleteAsset, findAsset, findAssetsAt, listAssets, lockAsset } from './asset-repository.ts'
 import { createAssetSchema, deleteAssetSchema, listAssetsSchema, readAssetSchema } from './schemas.ts'
 import { removeFile } from './cleanup.ts'
 import { countUploads, createUploadHandler, requireMultipart } from './upload/upload.ts'
-
-/** After that many changes of the references in the meantime a deletion gives up. */
-const MAX_ATTEMPTS = 10
 
 /** The owner's routes. The enclosing scope must set `request.caller`. */
 export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
@@ -35,26 +32,24 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     })
   }
 
-  async function findRecord (userId: number, id: string) {
-    const asset = await findAsset(database, userId, id)
-    if (asset === undefined) throw new NotFoundError()
-    const references = await app.findReferences(userId, id)
+  function recordWith (asset: Asset, references: AssetReferences) {
     const record = withReferences(recordOf(asset), references)
-    return { record, references, validators: recordValidators(record) }
+    return { record, validators: recordValidators(record) }
   }
 
   /** Deletes the row of an asset if the conditions of the request are true at that moment. */
   async function deleteIfTrue (request: FastifyRequest, id: string, ifUnused: boolean): Promise<string> {
     const { userId } = request.caller
-    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const { references, validators } = await findRecord(userId, id)
-      checkPreconditions(request, validators)
+    await app.findReferences(userId, id) // may search documents, which must not take place under a lock
+    return await database.$transaction(async (transaction) => {
+      const asset = await lockAsset(transaction, userId, id)
+      if (asset === undefined) throw new NotFoundError()
+      const references = await findReferencesNow(transaction, userId, id)
+      checkPreconditions(request, recordWith(asset, references).validators)
       if (ifUnused && references.count > 0) throw new ConflictError([describeReferences(references)])
-      const found = await deleteAssetReferencedBy(database, userId, id, references.pages)
-      if (found === undefined) throw new NotFoundError()
-      if (found.isDeleted) return found.storageKey
-    }
-    throw new RetryLaterError(503, 'The pages that use the file are being changed, try again shortly', 1)
+      await deleteAsset(transaction, userId, id)
+      return asset.storageKey
+    })
   }
 
   async function deleteAlways (userId: number, id: string): Promise<string> {
@@ -91,7 +86,10 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.get('/assets/:id', { schema: readAssetSchema }, async (request, reply) => {
-    const { record, validators } = await findRecord(request.caller.userId, request.params.id)
+    const { caller: { userId }, params: { id } } = request
+    const asset = await findAsset(database, userId, id)
+    if (asset === undefined) throw new NotFoundError()
+    const { record, validators } = recordWith(asset, await app.findReferences(userId, id))
     checkPreconditions(request, validators)
     reply.header('etag', validators.etag)
     if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))

@@ -14,6 +14,5 @@ export { previewRoutes } from './previews/read-routes.ts'
 export { publicPreflight, publicRoutes } from './public/routes.ts'
 export { DOCUMENT_SCRIPTS } from './public/document-scripts.ts'
 export { DOCUMENT_CHANNEL, publishDeletion } from './public/shared-documents.ts'
-export { default as assetReferences } from './references/asset-references.ts'
-export { MAX_REFERENCES, type AssetReferences,
-  type ReferencingPage } from './references/reference-repository.ts'
+export { default as assetReferences, findReferencesNow } from './references/asset-references.ts'
+export { MAX_REFERENCES, type AssetReferences } from './references/reference-repository.ts'

@@ -9,8 +9,7 @@ import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import { whileRenewing } from '../../../infra/system/periodic-task.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
-import { correctDimensions, countVariantFailure, findOriginal, referencedKeys,
-  refuseVariants } from '../asset-repository.ts'
+import { countVariantFailure, findOriginal, referencedKeys, updatePicture } from '../asset-repository.ts'
 import type { FileStore, StagedFile } from '../storage/file-store.ts'
 import { stemOf, variantName } from '../storage/storage-key.ts'
 import { maxPixelsOf, variantsOf, type PictureResult, type PictureTask, type Variant,
@@ -145,7 +144,7 @@ export class VariantMaker {
     if (outcome === 'missing') return outcome
     if (outcome === 'staged') return await this.#publish(storageKey, response.file)
     if (outcome === 'mismatch') {
-      await correctDimensions(database, storageKey, response.original)
+      await updatePicture(database, storageKey, response.original)
       return 'again'
     }
     log.warn({ asset, outcome, reason: response.reason }, 'a variant of a picture could not be made')
@@ -156,7 +155,7 @@ export class VariantMaker {
       throw createBusyError()
     }
     this.counts.refused++
-    await refuseVariants(database, storageKey, outcome)
+    await updatePicture(database, storageKey, { noVariantsReason: outcome })
     await files.removeVariants(stemOf(storageKey))
     return 'again'
   }

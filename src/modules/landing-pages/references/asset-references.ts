@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../../../errors.ts'
 import { OLDEST } from '../../../http/pagination.ts'
-import type { Database } from '../../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../../infra/postgres/database.ts'
 import { runInOneProcess } from '../../../infra/postgres/shared-work.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { findKnownReferences, findUnindexedPages, indexPage,
@@ -35,10 +35,23 @@ export function createReferenceFinder (database: Database, maxSearchMs = MAX_SEA
     if (known !== undefined) return known
     const signal = AbortSignal.timeout(maxSearchMs)
     await searches.run(String(userId), async () => await indexPages(database, { userId, signal }))
-    const found = await findKnownReferences(database, userId, assetId)
-    if (found !== undefined) return found
-    throw new RetryLaterError(503, 'The pages are still being searched for the file, try again shortly', 2)
+    return await findReferencesNow(database, userId, assetId)
   }
+}
+
+/**
+ * Finds the pages of a user that use an asset, without a search.
+ *
+ * @throws {RetryLaterError} 503 if documents of an older release have to be searched first
+ */
+export async function findReferencesNow (
+  database: Transaction,
+  userId: number,
+  assetId: string
+): Promise<AssetReferences> {
+  const found = await findKnownReferences(database, userId, assetId)
+  if (found !== undefined) return found
+  throw new RetryLaterError(503, 'The pages are still being searched for the file, try again shortly', 2)
 }
 
 interface SearchOptions {

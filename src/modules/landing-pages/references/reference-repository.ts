@@ -1,4 +1,4 @@
-import type { Database } from '../../../infra/postgres/database.ts'
+import type { Database, Transaction } from '../../../infra/postgres/database.ts'
 import type { PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { labelOf } from '../label.ts'
@@ -50,19 +50,16 @@ export const findKeysOf = async (
     return assets.map(({ storageKey }) => storageKey)
   })
 
-/** Prisma can't query a function, which the deletion of an asset calls, too. */
-const FIND = statement<ReferencingPage & { count: number }>(`
-  SELECT id, public_id AS "publicId", (count(*) OVER ())::integer AS count
-  FROM pages_using(:assetId::uuid, :userId::integer) ORDER BY id DESC LIMIT ${MAX_REFERENCES}`)
-
 /** Finds the pages of a user that use an asset; undefined if the references of a page are unknown. */
 export async function findKnownReferences (
-  database: Database,
+  database: Transaction,
   userId: number,
   assetId: string
 ): Promise<AssetReferences | undefined> {
   if (await database.unindexedPage.findFirst({ where: { userId } }) !== null) return undefined
-  const rows = await database.run(FIND, { userId, assetId })
+  const rows = await database.$queryRaw<(ReferencingPage & { count: number })[]>`
+    SELECT id, public_id AS "publicId", (count(*) OVER ())::integer AS count
+    FROM pages_using(${assetId}::uuid, ${userId}::integer) ORDER BY id DESC LIMIT ${MAX_REFERENCES}`
   return { pages: rows.map(({ id, publicId }) => ({ id, publicId })), count: rows[0]?.count ?? 0 }
 }
 
