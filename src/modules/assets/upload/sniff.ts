@@ -75,27 +75,16 @@ const hasUtf16ByteOrderMark = ([first, second]: Uint8Array): boolean =>
 const isTiff = (head: Uint8Array): boolean =>
   /^(49492a00|4d4d002a)$/.test(Buffer.from(head.subarray(0, 4)).toString('hex'))
 
-/** Tells whether the root element is `svg`, after declarations, comments and a document type. */
-function isSvg (head: Uint8Array): boolean {
-  const text = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, SVG_PROLOG_BYTES))
-    .toString('utf8')
-  let at = text.startsWith('\ufeff') ? 1 : 0
-  while (at < text.length) {
-    while (/\s/.test(text[at] ?? '')) at++
-    if (/^<(?:[a-z]\w{0,15}:)?svg[\s/>]/i.test(text.slice(at, at + 24))) return true
-    const close = closingDelimiter(text, at)
-    if (close === undefined) return false
-    const end = text.indexOf(close, at)
-    if (end === -1) return false
-    at = end + close.length
-  }
-  return false
-}
+/** A declaration, a comment or a document type before the root element, with the white space around it. */
+const PROLOG = /\s*(?:<\?.*?\?>|<!--.*?-->|<!doctype[^[>]*(?:\[.*?\]>|>))/isy
+const SVG_ROOT = /\s*<(?:[a-z]\w{0,15}:)?svg[\s/>]/iy
 
-function closingDelimiter (text: string, at: number): string | undefined {
-  if (text.startsWith('<?', at)) return '?>'
-  if (text.startsWith('<!--', at)) return '-->'
-  if (!/^<!doctype/i.test(text.slice(at, at + 9))) return undefined
-  const subset = text.indexOf('[', at)
-  return subset !== -1 && subset < text.indexOf('>', at) ? ']>' : '>'
+/** Tells whether the root element is `svg`. */
+function isSvg (head: Uint8Array): boolean {
+  // Without a byte order mark.
+  const text = new TextDecoder().decode(head.subarray(0, SVG_PROLOG_BYTES))
+  SVG_ROOT.lastIndex = 0
+  // One at a time: a repetition in the expression would try all ways to divide a hostile text.
+  for (PROLOG.lastIndex = 0; PROLOG.test(text);) SVG_ROOT.lastIndex = PROLOG.lastIndex
+  return SVG_ROOT.test(text)
 }
