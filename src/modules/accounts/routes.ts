@@ -14,7 +14,7 @@ import { passwordResetRoutes } from './passwords/routes.ts'
 import { limitByAddress, startInTurn } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'
-import { Sessions } from './sessions/sessions.ts'
+import { beginSession, refreshSession } from './sessions/sessions.ts'
 import { createUser } from './user-repository.ts'
 
 const tokenFields = {
@@ -93,7 +93,6 @@ const refuseSignUp: onRequestHookHandler = (_request, _reply, done) => done(new 
 /** The routes that need no access token. */
 export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, credentialCheck, database, passwords } = app
-  const sessions = new Sessions(app)
   startSweeps(app)
   tagRoutes(app, 'Accounts')
   describeCommonErrors(app)
@@ -112,10 +111,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const account = { email, passwordHash, isConfirmed: false, hasMail: sendsMail(config) }
     const user = await createUser(database, account)
     app.wakeMailSender()
-    const session = await sessions.start(request, user, 'signed_up')
-    if (session === undefined) throw new InvalidCredentialsError() // the account has been changed already
+    const tokens = await beginSession(request, user, 'signed_up')
+    if (tokens === undefined) throw new InvalidCredentialsError() // the account has been changed already
     reply.code(201).header('location', app.publicPath('/auth/me'))
-    return { user: userRecord(user), ...session.tokens }
+    return { user: userRecord(user), ...tokens }
   })
 
   app.post('/auth/sign_in', {
@@ -127,12 +126,12 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (validationError !== undefined && !hasUser(body)) throw validationError
     const { email, password } = validationError === undefined ? body.user : NOBODY
     const user = await credentialCheck.attempt(request, email, password)
-    const session = user && await sessions.start(request, user, 'signed_in')
-    if (user === undefined || session === undefined) {
+    const tokens = user && await beginSession(request, user, 'signed_in')
+    if (user === undefined || tokens === undefined) {
       auditRequest(request, 'sign_in_failed', { email_hash: app.hashEmail(email) })
       throw new InvalidCredentialsError()
     }
-    return { user: userRecord(user), ...session.tokens }
+    return { user: userRecord(user), ...tokens }
   })
 
   if (sendsMail(config)) {
@@ -144,7 +143,5 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: refreshSchema,
     schemaErrorFormatter,
     onRequest: limitByAddress(app, 'refresh', config.REFRESHES_PER_ADDRESS)
-  }, async (request) => {
-    return (await sessions.refresh(request, request.body.refresh_token)).tokens
-  })
+  }, async (request) => await refreshSession(request, request.body.refresh_token))
 }

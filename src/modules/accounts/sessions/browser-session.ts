@@ -10,7 +10,7 @@ import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { AccessToken, EXAMPLE_TOKENS, User, userRecord } from '../schemas.ts'
 import { findUserOfToken, hasSuccessor } from './session-repository.ts'
-import { Sessions } from './sessions.ts'
+import { endSession, refreshSession } from './sessions.ts'
 
 /** The only route that gets the cookie. */
 const BROWSER_SESSION_PATH = '/auth/browser_session'
@@ -116,7 +116,6 @@ class SessionCookie {
  */
 export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database } = app
-  const sessions = new Sessions(app)
   const cookie = new SessionCookie(app)
   tagRoutes(app, 'Accounts')
   describeCommonErrors(app)
@@ -153,7 +152,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     // Before the exchange: a page that is loaded again while PostgreSQL is away must not spend its token.
     const user = await findUserOfToken(database, hashToken(token))
     if (user === undefined) throw new InvalidRefreshTokenError()
-    const { tokens } = await sessions.refresh(request, token)
+    const tokens = await refreshSession(request, token)
     cookie.set(reply, tokens.refresh_token)
     return { access_token: tokens.access_token, user: userRecord(user) }
   }
@@ -170,7 +169,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(BROWSER_SESSION_PATH, { schema: endBrowserSessionSchema }, async (request, reply) => {
-    await useCookie(request, reply, async (token) => await sessions.end(request, token))
+    await useCookie(request, reply, async (token) => await endSession(request, token))
     cookie.clear(reply)
     return sendWithoutBody(reply.code(204))
   })

@@ -11,7 +11,7 @@ import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
 import { hasSession, listSessions, revokeSession } from './session-repository.ts'
-import { Sessions } from './sessions.ts'
+import { endSession } from './sessions.ts'
 
 const ListedSession = Type.Object({
   id: Type.String({ format: 'uuid', examples: ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57'] }),
@@ -76,7 +76,6 @@ const endOtherSessionsSchema = {
 /** The routes of the caller's sessions. They need an access token. */
 export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { authCounts, database } = app
-  const sessions = new Sessions(app)
   checkWithoutTags(
     app,
     '/:id',
@@ -92,7 +91,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     schema: signOutSchema,
     schemaErrorFormatter: () => new InvalidRefreshTokenError()
   }, async (request, reply) => {
-    await sessions.end(request, request.body.refresh_token, request.session)
+    await endSession(request, request.body.refresh_token, request.session)
     return sendWithoutBody(reply.code(204))
   })
 
