@@ -17,7 +17,7 @@ declare module 'fastify' {
     database: Database
     /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
     isDatabaseReachable: () => Promise<boolean>
-    /** Calls a listener when a command has used the embedded database beside this process. */
+    /** Calls a listener when a command may have changed something in the embedded database. */
     onCommand: (listener: () => void) => void
   }
 }

@@ -12,10 +12,10 @@ export interface WorkerInput {
   readonly sockets?: { readonly service: string, readonly commands: string }
 }
 
-/** `serveCommands` opens the socket for commands, and `close` closes everything. */
-export type ToWorker = 'serveCommands' | 'close'
-/** The outcomes, and `used` each time when a command has used the database. */
-export type FromWorker = 'created' | 'ready' | 'servesCommands' | 'used' | 'closed'
+/** Opens the socket for commands, answers `changed`, or closes everything. */
+export type ToWorker = 'serveCommands' | 'noticed' | 'close'
+/** The outcomes, and `changed` each time when a command may have changed something. */
+export type FromWorker = 'created' | 'ready' | 'servesCommands' | 'changed' | 'closed'
 
 const port = parentPort
 if (port === null) throw new Error('This file must run in a worker thread')
@@ -34,9 +34,17 @@ if (sockets === undefined) {
 } else {
   const server = new PostgresWireServer(db, fail)
   await server.listen(sockets.service)
+  let onNoticed = (): void => {}
+  /** Before a command is told that it has changed something, the service knows. */
+  const tellOfChange = async (): Promise<void> =>
+    await new Promise((resolve) => {
+      onNoticed = resolve
+      tell('changed')
+    })
   port.on('message', (message: ToWorker) => {
-    if (message === 'serveCommands') {
-      server.listen(sockets.commands, () => tell('used')).then(() => tell('servesCommands'), fail)
+    if (message === 'noticed') onNoticed()
+    else if (message === 'serveCommands') {
+      server.listen(sockets.commands, tellOfChange).then(() => tell('servesCommands'), fail)
     } else server.close().then(async () => await db.close()).then(() => tell('closed'), fail)
   })
   tell('ready')

@@ -20,9 +20,9 @@ export interface EmbeddedDatabase {
   /**
    * Lets commands, which are other processes, use the database, too (beside-service.ts).
    *
-   * @param onUse called when a command may have changed something
+   * @param onChange called when a command may have changed something
    */
-  serveCommands(onUse: () => void): Promise<void>
+  serveCommands(onChange: () => void): Promise<void>
   /** Writes everything to the folder and releases its lock. */
   close(): Promise<void>
 }
@@ -89,9 +89,11 @@ export async function startEmbedded (
 
     return {
       connection: { host, port: PORT },
-      async serveCommands (onUse) {
+      async serveCommands (onChange) {
         database.on('message', (text: FromWorker) => {
-          if (text === 'used') onUse()
+          if (text !== 'changed') return
+          onChange()
+          tell(database, 'noticed')
         })
         tell(database, 'serveCommands')
         await message(database, 'servesCommands')

@@ -14,8 +14,12 @@ const READY_FOR_QUERY = 'Z'.charCodeAt(0)
 const IDLE = 'I'.charCodeAt(0)
 /** Parse, Bind, Describe, Execute, Close and Flush. ReadyForQuery follows only after a Sync. */
 const EXTENDED = new Set([...'PBDECH'].map((type) => type.charCodeAt(0)))
+/** Query and Parse. */
+const STATEMENTS = new Set([...'QP'].map((type) => type.charCodeAt(0)))
 const SYNC = Uint8Array.of('S'.charCodeAt(0), 0, 0, 0, 4)
 const ROLLBACK = Buffer.from('Q\0\0\0\x0dROLLBACK\0')
+/** What follows the header of a Query, or of a Parse after its name, if the statement changes nothing. */
+const READING = /^(?:\w*\0)?\s*(?:SELECT|BEGIN|COMMIT)\b/i
 /** How long a transaction may be idle. The other connections wait for its end. */
 const IDLE_LIMIT_MS = 30_000
 
@@ -33,11 +37,11 @@ export class PostgresWireServer {
     this.#onFailure = onFailure
   }
 
-  /** @param onTurn called when a connection to this socket has done something, before the client knows */
-  async listen (path: string, onTurn = (): void => {}): Promise<void> {
+  /** @param onChange called when a client of this socket may have changed something. The client waits. */
+  async listen (path: string, onChange?: () => Promise<void>): Promise<void> {
     const server = createServer((socket) => {
       socket.on('error', () => {}) // the iteration below ends
-      const end = this.#serve(socket, onTurn).catch(this.#onFailure)
+      const end = this.#serve(socket, onChange).catch(this.#onFailure)
       this.#connections.set(socket, end)
     })
     this.#servers.push(server)
@@ -53,12 +57,12 @@ export class PostgresWireServer {
     await Promise.all(this.#connections.values())
   }
 
-  async #serve (socket: Socket, onTurn: () => void): Promise<void> {
+  async #serve (socket: Socket, onChange?: () => Promise<void>): Promise<void> {
     const input = messages(socket)
     try {
       for await (const first of input) {
         if (first[0] === TERMINATE) break
-        await this.#db.runExclusive(async () => await this.#takeTurn(socket, first, input, onTurn))
+        await this.#db.runExclusive(async () => await this.#takeTurn(socket, first, input, onChange))
       }
     } catch (error) {
       if (!socket.destroyed) throw error
@@ -75,12 +79,14 @@ export class PostgresWireServer {
     socket: Socket,
     first: Uint8Array,
     input: AsyncGenerator<Uint8Array>,
-    onTurn: () => void
+    onChange?: () => Promise<void>
   ): Promise<void> {
     let isIdle = false
+    let mayChange = false
     try {
       for (let message: Uint8Array | undefined = first; message !== undefined;) {
-        isIdle = await this.#respond(socket, message, onTurn)
+        mayChange ||= onChange !== undefined && isChange(message)
+        isIdle = await this.#respond(socket, message, mayChange ? onChange : undefined)
         if (isIdle) return
         const limit = setTimeout(() => socket.destroy(), IDLE_LIMIT_MS)
         const { value } = await input.next().finally(() => clearTimeout(limit))
@@ -96,13 +102,22 @@ export class PostgresWireServer {
   }
 
   /** Answers a message. Returns whether no transaction is open afterwards. */
-  async #respond (socket: Socket, message: Uint8Array, onTurn: () => void): Promise<boolean> {
+  async #respond (
+    socket: Socket,
+    message: Uint8Array,
+    beforeIdle?: () => Promise<void>
+  ): Promise<boolean> {
     const isExtended = EXTENDED.has(message[0] as number)
-    let isIdle = false
+    /** What ends with the ReadyForQuery outside of a transaction. */
+    let last: Buffer | undefined
+    const send = (bytes: Buffer): void => {
+      if (socket.writable) socket.write(bytes)
+    }
     let rest: Buffer = Buffer.alloc(0)
     const receive = (bytes: Buffer): void => {
       rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
       const passed: Buffer[] = []
+      let isIdle = false
       while (rest.length >= 5 && rest.length > rest.readUInt32BE(1)) {
         const part = rest.subarray(0, 1 + rest.readUInt32BE(1))
         rest = rest.subarray(part.length)
@@ -113,14 +128,21 @@ export class PostgresWireServer {
         if (isReady) isIdle = part[5] === IDLE
         passed.push(part)
       }
-      if (isIdle) onTurn()
-      if (socket.writable) socket.write(Buffer.concat(passed))
+      if (isIdle) last = Buffer.concat(passed)
+      else send(Buffer.concat(passed))
     }
     // A copy, because PGlite reuses the memory.
     await this.#db.execProtocolRawStream(message, { onRawData: (bytes) => receive(Buffer.from(bytes)) })
-    return isIdle
+    if (last === undefined) return false
+    await beforeIdle?.()
+    send(last)
+    return true
   }
 }
+
+/** Whether a message may change something, or contains a statement that may. */
+const isChange = (message: Uint8Array): boolean =>
+  STATEMENTS.has(message[0] as number) && !READING.test(Buffer.from(message).toString('latin1', 5))
 
 /** Splits the bytes of a connection into messages, including their headers. */
 async function* messages (socket: Socket): AsyncGenerator<Uint8Array> {

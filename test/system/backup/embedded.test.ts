@@ -88,6 +88,9 @@ t.test("a killed backup isn't accepted as complete, and the service keeps runnin
 })
 
 t.test('the database continues when the copying process disconnects during the freeze', async (t) => {
+  const { public_id: publicId } = await belongings.owner.createPage(service.url, '{}')
+  const read = async () => (await fetch(`${service.url}/landing_pages/${publicId}`)).status
+  t.equal(await read(), 200)
   const host = readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8')
   const client = new pg.Client(connectionOptions({ host, port: COMMAND_PORT }))
   await client.connect()
@@ -96,7 +99,7 @@ t.test('the database continues when the copying process disconnects during the f
   const written = upload(belongings.owner, service.url, Buffer.from('waits')).then(() => {
     answered = true
   })
-  t.equal((await fetch(`${service.url}/health/live`)).status, 200)
+  t.equal(await read(), 200, 'reads of cached documents go on')
   t.notOk(answered)
   await client.end()
   await written
