@@ -10,7 +10,6 @@ import { referencedKeys, deleteAssets, listAssetsOf, type OwnedFile } from './as
 import { queueFilePurge } from '../cdn/index.ts'
 import { settleMessages } from '../landing-pages/index.ts'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
-import type { StatementRunner } from '../../infra/postgres/statement.ts'
 
 // Removes files that interrupted uploads left behind, and variants of pictures that are gone.
 
@@ -97,11 +96,7 @@ const SETTLED_AFTER_SECONDS = 3
  *
  * @returns false if there certainly was no such file
  */
-export async function removeFile (
-  database: StatementRunner,
-  store: FileStore,
-  key: string
-): Promise<boolean> {
+export async function removeFile (database: Database, store: FileStore, key: string): Promise<boolean> {
   const purges = await queueFilePurge(database, key, isPicture(key) ? stemOf(key) : undefined)
   const existed = await store.remove(key)
   // If this fails, the purge follows a minute later.

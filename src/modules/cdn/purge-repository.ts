@@ -1,5 +1,5 @@
 import type { Database } from '../../infra/postgres/database.ts'
-import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { statement } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { CDN_AGAIN_TARGET, CDN_TARGET, CDN_TARGETS, CLAIM_OR_FREEZE, CLAIM_SECONDS, IS_NEXT, IS_SETTLED,
   untilUnique } from '../landing-pages/index.ts'
@@ -35,13 +35,6 @@ const CLAIM = statement<ClaimedPurge>(`
   UPDATE outbox SET ${CLAIM_OR_FREEZE}
   FROM chosen WHERE outbox.key = chosen.key
   RETURNING outbox.key, public_id AS name, type, due_at AS "dueAt", ${IS_SETTLED} AS "isClaimed"`)
-
-// Prisma can't use PostgreSQL's clock.
-const QUEUE_FILE = statement<{ key: string }>(`
-  INSERT INTO outbox (id, target, user_id, page_id, public_id, type, due_at, settled_at)
-  SELECT id, '${CDN_TARGET}', 0, id, name, type, now() + interval '3 s', now() + interval '61 s'
-  FROM unnest(:ids::uuid[], :names::text[], :types::text[]) AS file (id, name, type)
-  RETURNING key::text AS key`)
 
 /** Purges of one request, which a process has claimed. */
 export interface Claim {
@@ -124,17 +117,18 @@ export async function endClaim (
  * @param stem the name of the folder of its variants, if it may have any
  * @returns the keys of the purges, for settleMessages() after the removal; none without CDN_PURGE
  */
-export async function queueFilePurge (
-  database: StatementRunner,
-  name: string,
-  stem?: string
-): Promise<string[]> {
-  if (database.purges !== true) return []
-  const files = [{ name, type: 'file' }, ...stem === undefined ? [] : [{ name: stem, type: 'variants' }]]
-  const queued = await database.run(QUEUE_FILE, {
-    ids: files.map(uuidv7),
-    names: files.map((file) => file.name),
-    types: files.map((file) => file.type)
+export async function queueFilePurge (database: Database, name: string, stem?: string): Promise<string[]> {
+  if (!database.purges) return []
+  const files = [
+    { publicId: name, type: 'file' },
+    ...stem === undefined ? [] : [{ publicId: stem, type: 'variants' }]
+  ]
+  const queued = await database.outboxMessage.createManyAndReturn({
+    data: files.map((file) => {
+      const id = uuidv7()
+      return { ...file, id, pageId: id, target: CDN_TARGET, userId: 0 } // its times are the defaults
+    }),
+    select: { key: true }
   })
-  return queued.map(({ key }) => key)
+  return queued.map(({ key }) => String(key))
 }

@@ -558,6 +558,7 @@ t.test('the log keeps a month and a thousand messages', async (t) => {
     pageId: `019a7c1e-0000-7000-8000-${String(number).padStart(12, '0')}`,
     type: 'page.published',
     state,
+    dueAt: null,
     settledAt: new Date(),
     changedAt: new Date(Date.now() - days * 86_400_000)
   })
