@@ -7,7 +7,7 @@ import { sendWithoutBody } from '../../http/responses.ts'
 import { bearer, errors, nothing } from '../../http/schemas.ts'
 import { hashToken } from '../../infra/system/identifiers.ts'
 import { sessionOf } from './authenticate.ts'
-import { confirmEmail, requestLink } from './link-repository.ts'
+import { requestLink, useLink } from './link-repository.ts'
 import { EXAMPLE_LINK_TOKEN, INVALID_LINK, LinkToken } from './schemas.ts'
 import type { Session } from './sessions/session-repository.ts'
 
@@ -55,7 +55,9 @@ export const confirmEmailRoutes: FastifyPluginAsyncTypebox = async (app) => {
     onRequest: findSession
   }, async (request, reply) => {
     const session = request.session as Session | null
-    const confirmed = await confirmEmail(database, hashToken(request.body.token), session?.id ?? null)
+    const tokenHash = hashToken(request.body.token)
+    const options = { keptSession: session?.id ?? null }
+    const confirmed = await useLink(database, 'email_confirmation', tokenHash, options)
     if (confirmed === undefined) throw new InvalidError([INVALID_LINK])
     const { id: user, sessionsEnded } = confirmed
     authCounts.sessions.ended += sessionsEnded

@@ -42,35 +42,13 @@ export async function findLinkOwner (
 }
 
 /**
- * Changes the password of a user who has got a link by mail. Confirms the address, and revokes all sessions,
- * keys and links.
+ * Uses a link that was mailed: confirms the address, and changes the password if there is a new one. Ends
+ * what gave access before, because somebody else may have signed up with the address, or know the password:
+ * all keys, preview links and sessions except `keptSession`, which has no effect if it is another user's.
  *
  * @returns undefined when the link can't be used any more
  */
-export async function resetPassword (
-  database: Database,
-  tokenHash: Uint8Array<ArrayBuffer>,
-  newPasswordHash: string
-): Promise<EndedSessions | undefined> {
-  return await useLink(database, 'password_reset', tokenHash, { newPasswordHash })
-}
-
-/**
- * Confirms the address of the user who got a link. Revokes all sessions except `keptSession`, and all
- * keys, because somebody else may have signed up with the address.
- *
- * @param keptSession has no effect if it belongs to another user
- * @returns undefined when the link can't be used any more
- */
-export async function confirmEmail (
-  database: Database,
-  tokenHash: Uint8Array<ArrayBuffer>,
-  keptSession: string | null
-): Promise<EndedSessions | undefined> {
-  return await useLink(database, 'email_confirmation', tokenHash, { keptSession })
-}
-
-async function useLink (
+export async function useLink (
   database: Database,
   kind: LinkKind,
   tokenHash: Uint8Array<ArrayBuffer>,

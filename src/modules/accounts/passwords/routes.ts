@@ -8,7 +8,7 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { errors, nothing } from '../../../http/schemas.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
-import { findLinkOwner, requestLink, resetPassword } from '../link-repository.ts'
+import { findLinkOwner, requestLink, useLink } from '../link-repository.ts'
 import { isEmailAddress, normalizeEmail } from '../mail/email-addresses.ts'
 import { checkNewPasswordFields, fieldsOf } from '../new-credentials.ts'
 import { limitByAddress } from '../request-limits.ts'
@@ -139,8 +139,8 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
       ...checkNewPasswordFields(owner?.email ?? '', request.body)
     ]
     if (problems.length > 0) throw new InvalidError(problems)
-    const passwordHash = await passwords.hash(request.body.password, app.addressOf(request).counted)
-    const changed = await resetPassword(database, tokenHash, passwordHash)
+    const newPasswordHash = await passwords.hash(request.body.password, app.addressOf(request).counted)
+    const changed = await useLink(database, 'password_reset', tokenHash, { newPasswordHash })
     if (changed === undefined) throw new InvalidError([INVALID_LINK]) // another request was faster
     app.wakeMailSender()
     const { id: user, sessionsEnded } = changed
