@@ -28,8 +28,9 @@ export class PostgresWireServer {
   readonly #db: PGlite
   readonly #onFailure: (error: unknown) => void
   readonly #servers: ReturnType<typeof createServer>[] = []
-  /** The open connections, and the promises of their ends. */
-  readonly #connections = new Map<Socket, Promise<void>>()
+  readonly #sockets = new Set<Socket>()
+  /** Resolve when the session is free of their connections. */
+  readonly #ends = new Set<Promise<void>>()
 
   /** @param onFailure called if the database fails; it can't be used after that */
   constructor (db: PGlite, onFailure: (error: unknown) => void) {
@@ -41,8 +42,9 @@ export class PostgresWireServer {
   async listen (path: string, onChange?: () => Promise<void>): Promise<void> {
     const server = createServer((socket) => {
       socket.on('error', () => {}) // the iteration below ends
-      const end = this.#serve(socket, onChange).catch(this.#onFailure)
-      this.#connections.set(socket, end)
+      this.#sockets.add(socket)
+      const end = this.#serve(socket, onChange).catch(this.#onFailure).finally(() => this.#ends.delete(end))
+      this.#ends.add(end)
     })
     this.#servers.push(server)
     server.listen(path)
@@ -53,8 +55,8 @@ export class PostgresWireServer {
   /** Closes the listeners and all connections. */
   async close (): Promise<void> {
     for (const server of this.#servers) server.close()
-    for (const socket of this.#connections.keys()) socket.destroy()
-    await Promise.all(this.#connections.values())
+    for (const socket of this.#sockets) socket.destroy()
+    await Promise.all(this.#ends)
   }
 
   async #serve (socket: Socket, onChange?: () => Promise<void>): Promise<void> {
@@ -68,10 +70,10 @@ export class PostgresWireServer {
       if (!socket.destroyed) throw error
     } finally {
       socket.destroy()
-      this.#connections.delete(socket)
+      this.#sockets.delete(socket)
     }
     // Otherwise the next connection would find what the earlier ones have set and prepared.
-    if (this.#connections.size === 0) await this.#db.exec('DISCARD ALL')
+    if (this.#sockets.size === 0) await this.#db.exec('DISCARD ALL')
   }
 
   /** Answers messages until no transaction is open. If the connection ends before, rolls it back. */
