@@ -49,13 +49,6 @@ t.test('an e-mail address is trimmed and normalised, and is unique in any case a
   }
 })
 
-t.test('an account with an address that sign-up refuses by now can still sign in', async (t) => {
-  const email = '"older"@example.com'
-  await app.database.user.create({ data: { email, passwordHash: await app.passwords.hash(PASSWORD) } })
-  t.equal((await post('/auth/sign_in', { user: { email, password: PASSWORD } })).statusCode, 200)
-  t.same((await attempt(valid(email))).json(), { errors: ['Email is invalid'] })
-})
-
 t.test('exactly one of many concurrent sign-ups with one address succeeds; the others leave no session', async (t) => {
   const responses = await Promise
     .all(Array.from({ length: 8 }, async () => await attempt(valid('race@example.com'))))

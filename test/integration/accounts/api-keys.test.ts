@@ -1,9 +1,8 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { sweepExpired } from '../../../src/modules/accounts/cleanup-repository.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp, testSettings, walkList,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
-import { countStatements } from '../../helpers/statements.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 let log = ''
@@ -108,15 +107,6 @@ t.test('every broken rule of a new key is reported, and none is made', async (t)
   t.equal((await create(owner, { name: '😀'.repeat(100) })).statusCode, 201, 'characters, not code units')
 })
 
-t.test('each management route of pages and assets names the scope that it needs', async (t) => {
-  const withScope = operations.filter((operation) => scopeOf(operation) !== undefined)
-  t.ok(withScope.length >= 16)
-  for (const { method, url, security } of operations) {
-    const isForOwners = /^\/(landing_pages$|manage\/|assets)/.test(url)
-    t.equal(security.some(({ apiKey }) => apiKey !== undefined), isForOwners, `${method} ${url}`)
-  }
-})
-
 t.test('a key without the scope of a route is refused with the name of the scope', async (t) => {
   const owner = await signUp(app)
   for (const scope of SCOPES) {
@@ -149,30 +139,6 @@ t.test('a key is refused on accounts, sessions and keys, with all scopes', async
     t.equal(response.headers['www-authenticate'], 'Bearer error="invalid_token"', name)
     t.same(response.json(), { errors: ['API keys are not accepted here, use an access token'] }, name)
   }
-})
-
-t.test('a script with a key that may only read pages is refused a write, and nothing is written', async (t) => {
-  const owner = await signUp(app)
-  const { id, public_id: publicId } = await createPage(app, owner, '{"price":1}')
-  const script = await createKey(app, owner, ['pages:read'])
-  t.equal((await get(script, `/manage/landing_pages/${id}`)).statusCode, 200)
-  const write = await sendAs(app, script, 'PUT', `/manage/landing_pages/${id}/document`, '{"price":2}')
-  t.equal(write.statusCode, 403)
-  t.match(write.json(), { errors: ['API key lacks the scope pages:write'] })
-  t.equal((await app.inject(`/landing_pages/${publicId}`)).body, '{"price":1}')
-})
-
-t.test('a key that may only write gets what it wrote, and the version names the key', async (t) => {
-  const owner = await signUp(app)
-  const script = await createKey(app, owner, ['pages:write'], { name: 'Nightly build' })
-  const page = await createPage(app, script, '{"price":1}')
-  const url = `/manage/landing_pages/${page.id}`
-  const patched = await sendAs(app, script, 'PATCH', url, { current_data: { price: 2 } })
-  t.match(patched.json(), { current_data: { price: 2 } })
-  t.equal((await get(script, url)).statusCode, 403)
-  const versions = (await get(owner, `${url}/revisions`)).json()
-  const author = { type: 'api_key', name: 'Nightly build' }
-  t.match(versions, [{ author }, { author }])
 })
 
 t.test("a key opens its owner's records only", async (t) => {
@@ -281,28 +247,6 @@ t.test('of two keys made at once, the 101st is refused', async (t) => {
   const statuses = (await Promise.all(creations)).map(({ statusCode }) => statusCode)
   t.same(statuses.sort(), [201, 422])
   t.equal(await app.database.apiKey.count({ where: { userId: owner.user.id } }), 100)
-})
-
-t.test('using a key writes at most once a minute', async (t) => {
-  const counted = await countStatements(t)
-  const app = await buildTestApp(t, counted.settings)
-  const owner = await signUp(app)
-  const key = await createKey(app, owner, ['pages:read'])
-  const use = async () => await get(key, '/manage/landing_pages', app)
-  const writesOf = async (action: () => Promise<unknown>) =>
-    (await counted.during(action)).filter((statement) => /UPDATE .*api_keys/.test(statement)).length
-  t.equal(await writesOf(use), 1)
-  // The minute may end in between.
-  t.ok(await writesOf(async () => {
-    for (let n = 0; n < 20; n++) await use()
-  }) <= 1)
-})
-
-t.test('wrong passwords for a new key count as failed sign-ins', async (t) => {
-  const owner = await signUp(app)
-  for (let n = 0; n < 10; n++) await create(owner, { current_password: `wrong ${n}` })
-  t.equal((await create(owner, {})).statusCode, 429)
-  await t.rejects(signIn(app, owner), { message: /429/ })
 })
 
 t.test('logs and metrics name the id of a key, never the key', async (t) => {

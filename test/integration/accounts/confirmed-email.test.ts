@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signIn, signUp,
+import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp,
   type Account } from '../../helpers/app.ts'
 
 // No mail server is needed: the tests confirm addresses in the database.
@@ -68,13 +68,4 @@ t.test('an account can be changed and left before its address is confirmed', asy
   const other = await signUp(app)
   t.equal((await call('DELETE', '/auth/me', other, { password: PASSWORD })).statusCode, 204)
   t.equal(await app.database.user.findUnique({ where: { id: other.user.id } }), null)
-})
-
-t.test('an account of an earlier release counts as confirmed', async (t) => {
-  const email = 'earlier@example.com'
-  // The statement of the earlier release doesn't know the column.
-  await app.database.$executeRaw`
-    INSERT INTO users (email, password_hash) VALUES (${email}, ${await app.passwords.hash(PASSWORD)})`
-  const earlier = await signIn(app, { user: { id: 0, email, email_confirmed_at: null } })
-  t.equal((await call('POST', '/landing_pages', earlier, { current_data: {} })).statusCode, 201)
 })

@@ -2,7 +2,7 @@ import { rename } from 'node:fs/promises'
 import t from 'tap'
 import { buildTestApp, createKey, createPage, NOBODY, PASSWORD, sendAs, signIn, signInStatus, signUp,
   testSettings, type Account } from '../../helpers/app.ts'
-import { insertAssets, pathOf, upload } from '../../helpers/assets.ts'
+import { pathOf, upload } from '../../helpers/assets.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
 import { stored } from '../../helpers/stores.ts'
 import { until } from '../../helpers/until.ts'
@@ -55,6 +55,9 @@ t.test('with the account go its pages, files, sessions and keys, at once on all 
   const key = await createKey(app, owner, ['pages:read'])
   const [page, kept] = [await createPage(app, owner), await createPage(app, neighbour)]
   await sendAs(app, owner, 'PUT', `/manage/landing_pages/${page.id}/document`, '{"v":2}')
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${page.id}/draft`, '{"v":3}')
+  const { id: trashed } = await createPage(app, owner)
+  await sendAs(app, owner, 'DELETE', `/manage/landing_pages/${trashed}`)
   const [file, keptFile] = [
     (await upload(app, owner, 'a')).json(),
     (await upload(app, neighbour, 'b')).json()
@@ -80,7 +83,9 @@ t.test('with the account go its pages, files, sessions and keys, at once on all 
   const next = await signUp(replica, owner.user.email)
   t.not(next.user.id, owner.user.id, 'the address is free')
   t.same((await app.inject({ url: '/manage/landing_pages', headers: next.headers })).json(), [])
-  t.equal(await countOf(`landing_page_revisions WHERE page_id = '${page.id}'`), 0)
+  for (const table of ['revisions', 'drafts']) {
+    t.equal(await countOf(`landing_page_${table} WHERE page_id = '${page.id}'`), 0)
+  }
 
   t.equal(await status('/auth/me', neighbour), 200)
   t.equal(await readStatus(`/landing_pages/${kept.public_id}`), 200)
@@ -123,21 +128,6 @@ t.test('a request without the right password changes nothing', async (t) => {
   t.equal(await readStatus(`/landing_pages/${page.public_id}`), 200)
 })
 
-t.test('wrong passwords count as failed sign-ins, and failed sign-ins as wrong passwords', async (t) => {
-  const [one, two] = [await signUp(app), await signUp(app)]
-  for (let n = 0; n < 5; n++) {
-    t.equal((await deleteAccount(one, { password: 'wrong' })).statusCode, 422)
-    t.equal(await signInStatus(replica, one.user.email, 'wrong'), 401)
-    t.equal(await signInStatus(replica, two.user.email, 'wrong'), 401)
-    t.equal(await signInStatus(replica, two.user.email, 'wrong'), 401)
-  }
-  t.equal(await signInStatus(replica, one.user.email), 429)
-  const response = await deleteAccount(two)
-  t.equal(response.statusCode, 429)
-  t.match(response.headers['retry-after'], /^\d+$/)
-  t.equal(await status('/auth/me', two), 200)
-})
-
 t.test('while files cannot be removed, nothing is deleted', async (t) => {
   const owner = await signUp(app)
   const page = await createPage(app, owner)
@@ -160,20 +150,4 @@ t.test('of deletions at once one succeeds, and the others are refused', async (t
   t.equal(statuses.shift(), 204)
   t.ok(statuses.every((status) => status === 401 || status === 422), String(statuses))
   await untilNothingIsLeftOf(owner.user.id)
-})
-
-t.test('an account with thousands of pages and many assets is deleted', async (t) => {
-  const owner = await signUp(app)
-  const { id } = owner.user
-  const last = await createPage(app, owner)
-  const url = settings.DATABASE_URL as string
-  await query(
-    url,
-    `INSERT INTO landing_pages (id, public_id, user_id, current_data, content_hash)
-    SELECT gen_random_uuid(), 'thousands-' || n, ${id}, '{}', '' FROM generate_series(1, 3000) n`
-  )
-  await insertAssets(app, owner, Array.from({ length: 250 }, (_, n) => `${String(n).padStart(22, 'A')}.png`))
-  t.equal((await deleteAccount(owner)).statusCode, 204)
-  t.equal(await readStatus(`/landing_pages/${last.public_id}`, app), 404)
-  await untilNothingIsLeftOf(id)
 })

@@ -2,12 +2,8 @@ import { mkdir, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { beginDeletion, finishDeletion,
-  resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
-import { OLDEST } from '../../../src/http/pagination.ts'
-import type { StatementRunner } from '../../../src/infra/postgres/statement.ts'
+import { beginDeletion, resumeDeletions } from '../../../src/modules/account-deletion/index.ts'
 import { listAccounts, operatorOf } from '../../../src/modules/accounts/index.ts'
-import { deletePages, listPagesOf } from '../../../src/modules/landing-pages/index.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
@@ -27,12 +23,6 @@ const { database } = app
 const deleteAccount = async (account: Account, on = app) =>
   await sendAs(on, account, 'DELETE', '/auth/me', { password: PASSWORD })
 const begin = async ({ user }: Account) => await beginDeletion(database, operatorOf(user.email), false)
-/** Sets the end of the claim on a deletion. Until then, no process in the background works on it. */
-const claim = async ({ user: { id: userId } }: Account, ms: number) =>
-  await database.accountDeletion.update({
-    where: { userId },
-    data: { claimedUntil: new Date(Date.now() + ms) }
-  })
 /** The numbers of pages, assets and keys of an account. */
 async function countsOf ({ user }: Account): Promise<number[]> {
   const where = { userId: user.id }
@@ -208,20 +198,6 @@ t.test('a hundred deletions that cannot be finished do not keep a newer one from
   await resumeDeletions(app)
 })
 
-t.test('a process that waits for a batch of another one goes on with the rest of the pages', async (t) => {
-  const owner = await signUp(app)
-  for (let n = 0; n < 15; n++) await createPage(app, owner)
-  await begin(owner)
-  await claim(owner, 60_000)
-  const other = await transaction(t)
-  const batch = await listPagesOf(database, owner.user.id, OLDEST, 10)
-  await deletePages(other, batch.map(({ id }) => id))
-  const finished = finishDeletion({ database, files: app.files }, owner.user.id)
-  await untilWaiting(1)
-  await other.client.query('COMMIT')
-  t.match(await finished, { isFinished: true })
-})
-
 t.test('readers get a 404 for all pages before any is deleted', async (t) => {
   const owner = await signUp(app)
   const pages = await Promise.all(Array.from({ length: 3 }, async () => await createPage(app, owner)))
@@ -237,40 +213,5 @@ t.test('readers get a 404 for all pages before any is deleted', async (t) => {
   t.same(await read(), new Set([404]))
   t.equal(await database.landingPage.count({ where: { userId: owner.user.id } }), 3)
   await other.client.query('COMMIT')
-  await untilGone(owner)
-})
-
-t.test('a process leaves a deletion alone on which another one works', async (t) => {
-  const owner = await signUp(app)
-  await begin(owner)
-  await claim(owner, 60_000)
-  await resumeDeletions(app)
-  t.notOk(await isGone(owner))
-  await claim(owner, -1)
-  await resumeDeletions(app)
-  await untilGone(owner)
-})
-
-t.test('a deletion ends between two steps when its process closes', async (t) => {
-  const owner = await signUp(app)
-  await Promise.all(Array.from({ length: 15 }, async () => await createPage(app, owner)))
-  await upload(app, owner, 'x')
-  await begin(owner)
-  await claim(owner, 60_000)
-  const stop = new AbortController()
-  const run: StatementRunner['run'] = async (statement, values) => {
-    const rows = await database.run(statement, values)
-    if (statement.text.includes('DELETE FROM landing_pages')) stop.abort() // after the first of two batches
-    return rows
-  }
-  const stopping = new Proxy(database, {
-    get: (target, name) => name === 'run' ? run : Reflect.get(target, name)
-  })
-  const removed = await finishDeletion({ database: stopping, files: app.files }, owner.user.id, stop.signal)
-  t.same(removed, { pages: 10, assets: 0, missing: 0, failed: 0, isFinished: false })
-  t.same(await countsOf(owner), [5, 1, 0])
-  t.notOk(await isGone(owner))
-  await claim(owner, -1)
-  await resumeDeletions(app)
   await untilGone(owner)
 })

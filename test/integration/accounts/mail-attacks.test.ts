@@ -151,19 +151,6 @@ t.test('enumeration by an outage: without PostgreSQL every address gets a 503', 
   await proxy.restore()
 })
 
-t.test('a reset still works after the address was confirmed elsewhere, and keeps that time', async (t) => {
-  const { app, mail, ask, reset, confirm } = await setUp(t)
-  const { user: { email } } = await signUp(app)
-  const confirmation = await mail.linkTo(email)
-  await ask(email)
-  const token = await mail.linkTo(email, 2)
-  t.equal(await confirm(confirmation), 204)
-  const before = await app.database.user.findUniqueOrThrow({ where: { email } })
-  t.equal(await reset(token), 204)
-  const after = await app.database.user.findUniqueOrThrow({ where: { email } })
-  t.same(after.emailConfirmedAt, before.emailConfirmedAt)
-})
-
 t.test('no log line has a token, an address or a password', async (t) => {
   let refuses = true
   const mail = await startMailServer(t, {

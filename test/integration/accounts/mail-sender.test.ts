@@ -194,23 +194,6 @@ t.test('a mail is given up when attempts have failed for a day, and arrives if t
   await server.mailTo('new@example.com')
 })
 
-t.test('a mail that another process has claimed since is not given up', async (t) => {
-  const server = await startMailServer(t, {
-    onRcptTo (_address, _session, done) {
-      // As if this process had been stopped until its claim lapsed, and another one had gone on.
-      query(url, "UPDATE mails SET attempts = attempts + 1, due_at = now() + interval '1 hour'")
-        .then(() => done(Object.assign(new Error('5.1.1 No such user'), { responseCode: 550 })), done)
-    }
-  })
-  const { app, url, logged } = await setUp(t, server.settings)
-  await queue(url)
-  app.wakeMailSender()
-  await until(async () => (await waiting(url))[0]?.attempts === 2)
-  await app.close() // the attempt is finished
-  t.match(await waiting(url), [{ attempts: 2 }])
-  t.notOk(logged.some(({ msg }) => msg === 'mail given up'))
-})
-
 t.test('requests are answered, and claims on mails lapse after a minute, while the mail server hangs', async (t) => {
   let greetings = 0
   const smtp = await startBrokenServer(t, () => greetings++)

@@ -71,20 +71,3 @@ t.test('flooding an address with links: the limit outlives the account', async (
   }
   t.equal(received(), 3)
 })
-
-t.test('a change that is refused sends no mail', async (t) => {
-  const owner = await signUp(app)
-  const wrong = { current_password: 'something else' }
-  const password = { password: 'staple battery', password_confirmation: 'staple battery' }
-  for (
-    const [method, url, payload] of [
-      ['PUT', '/auth/password', { ...wrong, ...password }],
-      ['POST', '/api_keys', { ...wrong, name: 'x', scopes: ['pages:read'] }],
-      ['DELETE', '/auth/me', { password: 'something else' }]
-    ] as const
-  ) {
-    t.equal((await sendAs(app, owner, method, url, payload)).statusCode, 422)
-  }
-  const notices = { userId: owner.user.id, kind: { not: 'email_confirmation' } }
-  t.equal(await app.database.mail.count({ where: notices }), 0)
-})

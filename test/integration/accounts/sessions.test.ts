@@ -70,24 +70,6 @@ t.test('exactly one of many concurrent uses of a refresh token on two replicas s
   }
 })
 
-t.test('a replay after 10 s ends the whole session on every replica', async (t) => {
-  const account = await signUp(app)
-  const other = await signIn(app, account)
-  const pair = (await refresh(account.refresh_token)).json()
-
-  await spentAgo(8)
-  refused(t, await refresh(account.refresh_token))
-  t.ok(await lives(pair.access_token), 'the replay is still within the tolerance of 10 s')
-
-  await spentAgo(3)
-  refused(t, await refresh(account.refresh_token))
-  t.notOk(await lives(pair.access_token))
-  t.notOk(await lives(pair.access_token, replica))
-  t.notOk(await lives(account.access_token))
-  refused(t, await refresh(pair.refresh_token))
-  t.ok(await lives(other.access_token), "the user's other session stays valid")
-})
-
 t.test('a missing, ill-typed or unknown refresh token gets 401', async (t) => {
   for (
     const token of [undefined, null, 1, {}, [], '', 'x', 'A'.repeat(43), '\0', '\ud800', 'x'.repeat(10000)]
@@ -195,17 +177,6 @@ t.test('sign-out revokes both tokens and their session on every replica', async 
   t.notOk(await lives(account.access_token, replica))
   refused(t, await refresh(account.refresh_token, replica))
   t.equal((await signOut(account, account.refresh_token)).json().errors[0], 'Missing or invalid access token')
-})
-
-t.test('sign-out with the refresh token of another session of the same user ends both sessions', async (t) => {
-  const first = await signUp(app)
-  const second = await signIn(app, first)
-  const third = await signIn(app, first)
-  t.equal((await signOut(first, second.refresh_token)).statusCode, 204)
-  t.notOk(await lives(first.access_token))
-  t.notOk(await lives(second.access_token))
-  t.ok(await lives(third.access_token))
-  refused(t, await refresh(first.refresh_token))
 })
 
 t.test('sign-out with an unusable refresh token gets 401 and revokes nothing', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createKey, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
+import { buildTestApp, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // GET and PUT /auth/settings
 
@@ -99,11 +99,4 @@ t.test('a condition that is false stops a read or a write, whoever writes at the
   t.equal((await put(owner, { preview_url: null }, { 'if-none-match': '*' })).statusCode, 412)
   t.equal((await read({ 'if-match': etag })).statusCode, 412)
   t.equal((await get(owner)).body, current?.body)
-})
-
-t.test('only an access token is taken, not an API key', async (t) => {
-  const owner = await signUp(app)
-  const key = await createKey(app, owner, ['pages:write', 'assets:write'])
-  t.equal((await get(key)).statusCode, 401)
-  t.equal((await put(key, { preview_url: null })).statusCode, 401)
 })

@@ -4,7 +4,8 @@ import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
-import { buildTestApp, createPage, PASSWORD, signInStatus, signUp, testSettings } from '../../helpers/app.ts'
+import { buildTestApp, createPage, PASSWORD, sendAs, signInStatus, signUp,
+  testSettings } from '../../helpers/app.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import { claimRedis, startPostgresServer, startRedisServer } from '../../helpers/servers.ts'
 import { PROJECT } from '../../helpers/service.ts'
@@ -143,6 +144,27 @@ for (const kind of ['in the process', 'in Redis'] as const) {
     for (const status of [401, 401, 401, 429]) t.equal(await attempt('wrong'), status)
   })
 }
+
+t.test('wrong passwords count as failed sign-ins on every route that asks for one', async (t) => {
+  const app = await buildTestApp(t, { ...LIMITS, SIGN_IN_FAILURES_PER_ADDRESS: '1000' })
+  const fresh = { password: 'staple battery horse', password_confirmation: 'staple battery horse' }
+  const routes = [
+    ['PUT', '/auth/password', 'current_password', fresh],
+    ['POST', '/api_keys', 'current_password', { name: 'a program', scopes: ['pages:read'] }],
+    ['DELETE', '/auth/me', 'password', {}]
+  ] as const
+  for (const [method, url, field, more] of routes) {
+    const account = await signUp(app)
+    const send = async (given: string) => await sendAs(app, account, method, url, { ...more, [field]: given })
+    for (const missing of ['', '', '']) t.equal((await send(missing)).statusCode, 422, 'not compared')
+    for (let n = 0; n < 2; n++) t.equal((await send(WRONG)).statusCode, 422, `${method} ${url}`)
+    t.equal((await signIn(app, account.user.email, WRONG)).statusCode, 401)
+    const refused = await send(PASSWORD)
+    t.match(refused, { statusCode: 429, headers: { 'retry-after': /^[1-9]/ } }, `${method} ${url}`)
+    t.equal((await signIn(app, account.user.email, PASSWORD)).statusCode, 429)
+    t.equal((await sendAs(app, account, 'GET', '/auth/me')).statusCode, 200, 'nothing has changed')
+  }
+})
 
 t.test('a use given back after its window has ended does not raise the limit of the next window', async (t) => {
   const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })

@@ -65,9 +65,22 @@ t.test('sign-ups, sign-ins, refreshes and sign-outs are recorded with user and s
   await sendAs(app, account, 'DELETE', '/auth/sign_out', { refresh_token: token })
   t.match(take(), [{ audit: 'signed_out', user, session }])
   t.match(lines.find(({ route }) => route === '/auth/sign_out'), { user, session }, 'the access log')
+
+  const browser = async (method: 'POST' | 'DELETE', headers: object, payload?: object) =>
+    await sendAs(app, NOBODY, method, '/auth/browser_session', payload, {
+      origin: 'http://landfall.test',
+      ...headers
+    })
+  const { refresh_token: exchanged } = await signUp(app)
+  take()
+  const { headers } = await browser('POST', {}, { refresh_token: exchanged })
+  const [cookie = ''] = String(headers['set-cookie']).split(';')
+  await browser('DELETE', { cookie })
+  t.match(take(), [{ audit: 'session_refreshed' }, { audit: 'signed_out', address: '127.0.0.1' }])
   const output = JSON.stringify(lines)
   const addresses = [email, 'nobody@example.com']
-  const secrets = [PASSWORD, 'wrong password', account.access_token, account.refresh_token, token]
+  const tokens = [account.access_token, account.refresh_token, token, exchanged, cookie.split('=')[1]]
+  const secrets = [PASSWORD, 'wrong password', ...tokens] as string[]
   for (const secret of [...addresses, ...secrets]) t.notOk(output.includes(secret), 'the log has no secrets')
 })
 
