@@ -99,25 +99,6 @@ t.test('a profile that is broken does not keep a picture from being shown', asyn
   }
 })
 
-t.test('every kind of PNG keeps its colours', async (t) => {
-  const kinds = [
-    ...[1, 2, 4, 8, 16].map((depth) => [0, depth]),
-    ...[[2, 8], [2, 16], [3, 1], [3, 2], [3, 4], [3, 8], [4, 8], [4, 16], [6, 8], [6, 16]]
-  ] as [Required<PngHeader>['colour'], Required<PngHeader>['depth']][]
-  for (const [colour, depth] of kinds) {
-    // The left half has the lowest samples, the right half the highest, alpha included.
-    const header: PngHeader = { width: 400, height: 200, colour, depth }
-    const picture = pngOfRows(header, halves(header), ...(colour === 3 ? [palette(2 ** depth)] : []))
-    const [low, high] = colour === 3 ? [[10, 20, 30, 255], [200, 100, 50, 255]]
-      : colour >= 4 ? [[0, 0, 0, 0], [255, 255, 255, 255]] : [[0, 0, 0, 255], [255, 255, 255, 255]]
-    for (const { name, at } of await variantsOf(picture)) {
-      const seen = [at(0.1, 0.5), at(0.9, 0.5)]
-      const isKept = isClose(seen[0] ?? [], low as number[]) && isClose(seen[1] ?? [], high as number[])
-      t.ok(isKept, `colour type ${colour} of ${depth} bits: ${name} has ${seen.join(' | ')}`)
-    }
-  }
-})
-
 const BANDS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
 
 function halves ({ width, height, colour = 2, depth = 8 }: PngHeader): Buffer {

@@ -69,15 +69,6 @@ t.test('a write waits for a deletion that is not committed, and then does not li
   }
 })
 
-t.test('writes of pages that use the same assets do not wait for each other', async (t) => {
-  const assets = [await uploaded(), await uploaded()]
-  const { client: writer } = await openTransaction(t, url)
-  for (const { id } of assets) await writer.query('SELECT FROM assets WHERE id = $1 FOR KEY SHARE', [id])
-  const { id } = await createPage(app, owner, JSON.stringify(assets.map(({ url }) => url)))
-  t.equal((await usedAssets(id)).length, 2)
-  await writer.query('ROLLBACK')
-})
-
 t.test('writes and deletions of many assets at once never end in a deadlock', async (t) => {
   const assets = await Promise.all(Array.from({ length: 8 }, uploaded))
   const pages = await Promise.all(Array.from({ length: 4 }, async () => await createPage(app, owner, '[]')))

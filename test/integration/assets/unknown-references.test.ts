@@ -1,11 +1,9 @@
 import t from 'tap'
 import { createReferenceFinder,
   indexPages } from '../../../src/modules/landing-pages/references/asset-references.ts'
-import { indexPage } from '../../../src/modules/landing-pages/references/reference-repository.ts'
 import { buildTestApp, createPage, sendAs, signUp, type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
-import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 // Pages that a release without references wrote, before or during an upgrade.
 
@@ -93,14 +91,6 @@ t.test('the search in the background looks at all pages', async (t) => {
   t.equal(await indexPages(app.database), 0, 'nothing is left')
 })
 
-t.test('the search in the background stops when it is told to', async (t) => {
-  const account = await signUp(app)
-  await pagesOf(account, ['[1]', '[2]', '[3]'])
-  await forget(account)
-  t.equal(await indexPages(app.database, { signal: AbortSignal.abort() }), 0)
-  t.equal(await unknownPages(account), 3)
-})
-
 t.test('a search beside writes keeps what they store', async (t) => {
   const account = await signUp(app)
   const assets = await Promise.all(Array.from({ length: 4 }, async () => await uploaded(account)))
@@ -123,23 +113,6 @@ t.test('a search beside writes keeps what they store', async (t) => {
   }
 })
 
-t.test('a page that is written while it is searched is left alone', async (t) => {
-  const account = await signUp(app)
-  const asset = await uploaded(account)
-  const [id = ''] = await pagesOf(account, [JSON.stringify([asset.url])])
-  await forget(account)
-  const { client } = await openTransaction(t, url)
-  await client.query('UPDATE landing_pages SET version = version + 1 WHERE id = $1', [id])
-  const stored = indexPage(app.database, id)
-  await untilBlocked(url, 1)
-  await client.query('COMMIT')
-  t.equal(await stored, false)
-  t.equal(await unknownPages(account), 1)
-  t.equal(await indexPage(app.database, id), true)
-  t.equal(await unknownPages(account), 0)
-  t.same(await usersOf(asset.id, account), [id])
-})
-
 t.test('a search that takes too long is a 503, and the next request goes on', async (t) => {
   const account = await signUp(app)
   const asset = await uploaded(account)
@@ -160,14 +133,5 @@ t.test('a search that takes too long is a 503, and the next request goes on', as
     left = now
   }
   t.ok(refusals > 0)
-  t.equal(await unknownPages(account), 0)
-})
-
-t.test('a deleted page is not searched for ever', async (t) => {
-  const account = await signUp(app)
-  const [id = ''] = await pagesOf(account, ['[]'])
-  await forget(account)
-  await sql(`DELETE FROM landing_pages WHERE id = '${id}'`)
-  t.equal(await indexPages(app.database, { userId: account.user.id }), 0)
   t.equal(await unknownPages(account), 0)
 })

@@ -1,17 +1,15 @@
 import type { ChildProcess } from 'node:child_process'
 import { subscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
 import sharp from 'sharp'
 import t from 'tap'
 import type { FastifyInstance } from 'fastify'
 import type { RedisClient } from '../../../src/infra/redis/redis-client.ts'
-import { randomPublicId } from '../../../src/infra/system/identifiers.ts'
 import { sweep } from '../../../src/modules/assets/cleanup.ts'
 import { buildTestApp, PASSWORD, sendAs, signUp, testSettings } from '../../helpers/app.ts'
-import { pathOf, PDF } from '../../helpers/assets.ts'
+import { PDF } from '../../helpers/assets.ts'
 import { avifSaying } from '../../helpers/hostile-pictures.ts'
-import { jpegSegment, pngHeader, pngOf, withJpegSegments } from '../../shared/picture-parts.ts'
+import { pngHeader, pngOf } from '../../shared/picture-parts.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { backstage, onEachStore, stored, type Build } from '../../helpers/stores.ts'
 import { until } from '../../helpers/until.ts'
@@ -128,40 +126,6 @@ onEachStore('a variant is made once, and then a file like all others', async (t,
   for (const { url } of asset.variants) t.equal((await ask(app, url)).statusCode, 404)
 })
 
-onEachStore('a photo with megabytes of depth maps before its pixels has variants', async (t, build) => {
-  const app = await shared(build)
-  const maps = Array.from({ length: 100 }, () => jpegSegment(0xe1, Buffer.alloc(65_000, 'x')))
-  const asset = await store(app, await signUp(app), withJpegSegments(photo, ...maps))
-  t.equal(asset.variants.length, 4)
-  const url = pathOf(asset.variants[0] as Variant)
-  const head = await until(async () => {
-    const response = await app.inject({ method: 'HEAD', url })
-    return response.statusCode === 200 && response
-  }, 'HEAD makes a variant, too')
-  const { headers: { etag }, rawPayload } = await app.inject(url)
-  t.match(head.headers, { etag, 'content-length': `${rawPayload.length}` })
-})
-
-t.test('variants that are not listed are not found', async (t) => {
-  const app = await shared()
-  const account = await signUp(app)
-  const stem = pathOf(await store(app, account, photo)).slice(0, -'.jpg'.length)
-  const text = await store(app, account, Buffer.from('text'))
-  const unlisted = [
-    ...'w321.webp w640.png w320.avif w320.gif w0320.webp w700.jpg w960.webp w99999.webp'.split(' '),
-    ...'W320.webp w320.webp/ w320 .webp w320.webp.webp ../w320.webp'.split(' ')
-  ]
-  const urls = [
-    ...unlisted.map((name) => `${stem}/${name}`),
-    `/uploads/${randomPublicId()}/w320.webp`,
-    `${pathOf(text)}/w320.webp`
-  ]
-  const made = await attemptsOf(app, async () => {
-    for (const url of urls) t.equal((await app.inject(url)).statusCode, 404, url)
-  })
-  t.match(made, { made: 0, refused: 0, failed: 0 })
-})
-
 t.test('without widths there are no variants, but those that exist are served on', async (t) => {
   const app = await shared()
   const account = await signUp(app)
@@ -192,18 +156,6 @@ t.test('bytes that are no picture, or too many, are remembered and never tried a
     t.same((await readAsset(app, account, asset)).variants, [])
     t.equal((await ask(app, asset.url)).statusCode, 200, 'the original is served on')
   }
-})
-
-t.test('wrong dimensions are corrected when a variant is made', async (t) => {
-  const app = await shared()
-  const account = await signUp(app)
-  const asset = await store(app, account, photo)
-  await app.database.asset.update({ where: { id: asset.id }, data: { width: 2000, height: 333 } })
-  const { variants } = await readAsset(app, account, asset)
-  t.equal(variants.length, 10)
-  t.equal((await askPatiently(app, variants.at(-1)?.url as string)).statusCode, 404)
-  t.same((await readAsset(app, account, asset)).variants, asset.variants)
-  t.equal((await askPatiently(app, asset.variants[0]?.url as string)).statusCode, 200)
 })
 
 t.test('if the child process dies of a picture three times, the picture is given up', async (t) => {
@@ -362,19 +314,4 @@ onEachStore('variants are deleted with their account, also those made at the sam
   Reflect.deleteProperty(files, 'remove')
   t.same(await filesOf(app, asset), [])
   for (const gone of [asset, first, second]) t.equal((await ask(app, gone.url)).statusCode, 404)
-})
-
-t.test('while variants are made, assets can be deleted', async (t) => {
-  const app = await shared()
-  const account = await signUp(app)
-  for (let round = 0; round < 5; round++) {
-    const asset = await store(app, account, photo)
-    const asked = Promise.all(asset.variants.map(async ({ url }) =>
-      (await askPatiently(app, url)).statusCode
-    ))
-    await sleep(8 * round) // deletes it at another step in each round
-    t.equal((await sendAs(app, account, 'DELETE', `/assets/${asset.id}`)).statusCode, 204)
-    t.same((await asked).filter((status) => ![200, 404].includes(status)), [])
-    t.same(await filesOf(app, asset), [])
-  }
 })

@@ -249,27 +249,6 @@ t.test('a page has at most 20 links that have not expired, however many are crea
   t.equal(await statusOf(page.public_id, token), 200)
 })
 
-t.test('scripts of any origin may ask for a preview', async (t) => {
-  const response = await app.inject({
-    method: 'OPTIONS',
-    url: '/previews/x',
-    headers: {
-      origin: 'https://www.example.com',
-      'access-control-request-method': 'GET',
-      'access-control-request-headers': 'authorization,if-none-match'
-    }
-  })
-  t.match(response, {
-    statusCode: 204,
-    headers: {
-      'access-control-allow-origin': '*',
-      'access-control-allow-headers': 'authorization,if-none-match',
-      'access-control-allow-methods': 'GET, HEAD, OPTIONS'
-    }
-  })
-  t.equal((await app.inject({ method: 'POST', url: '/previews/x' })).headers.allow, 'GET, HEAD, OPTIONS')
-})
-
 t.test('over all replicas, a link reads 300 times a minute, and an address fails 60 times', async (t) => {
   const page = await createPage(app, owner)
   const [{ token }, other] = [await createLink(page.id), await createLink(page.id)]

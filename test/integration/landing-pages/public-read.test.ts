@@ -145,20 +145,3 @@ t.test('a document that does not fit into the cache is sent uncompressed', async
     if (encoding === undefined) t.equal(response.body, large)
   }
 })
-
-t.test('a preflight succeeds from any origin and does not count towards the limit', async (t) => {
-  const page = await createPage(app, owner)
-  const response = await read(page.public_id, {
-    origin: 'https://anywhere.example',
-    'access-control-request-method': 'GET',
-    'access-control-request-headers': 'if-none-match,authorization'
-  }, 'OPTIONS')
-  t.match(response, { statusCode: 204, body: '' })
-  t.match(response.headers, {
-    'access-control-allow-origin': '*',
-    'access-control-allow-methods': /GET/,
-    'access-control-allow-headers': 'if-none-match,authorization',
-    allow: 'GET, HEAD, OPTIONS',
-    ratelimit: undefined
-  })
-})

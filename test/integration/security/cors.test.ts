@@ -90,6 +90,26 @@ t.test('an OPTIONS request that is not a preflight gets 204', async (t) => {
   t.equal((await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })).statusCode, 204)
 })
 
+t.test('pages of every origin may ask for documents, files and previews, with the headers that they name', async (t) => {
+  for (const url of [`/landing_pages/${page.public_id}`, '/uploads/x', '/previews/x']) {
+    const preflight = {
+      ...PREFLIGHT,
+      origin: 'https://anywhere.example',
+      'access-control-request-method': 'GET'
+    }
+    const response = await app.inject({ method: 'OPTIONS', url, headers: preflight })
+    t.match(response, { statusCode: 204, body: '' }, url)
+    t.match(response.headers, {
+      'access-control-allow-origin': '*',
+      'access-control-allow-methods': /GET, HEAD/,
+      'access-control-allow-headers': PREFLIGHT['access-control-request-headers'],
+      vary: /Access-Control-Request-Headers/,
+      allow: 'GET, HEAD, OPTIONS',
+      ratelimit: undefined
+    }, url)
+  }
+})
+
 t.test('without CORS_ORIGINS, no origin may read responses', async (t) => {
   const closed = await buildTestApp(t)
   for (const origin of [...ALLOWED, 'null', 'http://landfall.test']) {
