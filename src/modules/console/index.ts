@@ -24,11 +24,8 @@ interface ConsoleFiles {
 const CONSOLE = './console/'
 
 /** The files and settings of the console, and the redirect of browsers that open `/`. */
-export const consoleRoutes: FastifyPluginAsync<{ readonly folder?: string }> = async (
-  app,
-  { folder = BUILT_FILES }
-) => {
-  const files = readConsoleFiles(folder)
+export const consoleRoutes: FastifyPluginAsync = async (app) => {
+  const files = readConsoleFiles(BUILT_FILES)
   if (files === undefined) app.log.warn('the console is not built; "npm run build" builds it')
 
   app.get('/', async (request, reply) => {
