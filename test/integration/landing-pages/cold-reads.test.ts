@@ -7,7 +7,7 @@ import type { DocumentVersion } from '../../../src/modules/landing-pages/public/
 import { DocumentCache } from '../../../src/modules/landing-pages/public/document-cache.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
-import { claimRedis, createProxy, query } from '../../helpers/servers.ts'
+import { claimRedis, createProxy } from '../../helpers/servers.ts'
 import { countStatements } from '../../helpers/statements.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
@@ -74,23 +74,6 @@ t.test('concurrent reads of many cold documents are one statement', async (t) =>
   })
   // The process also asks from time to time whether PostgreSQL answers.
   t.equal(statements.filter((text) => text.includes('landing_pages')).length, 1, statements.join('\n'))
-})
-
-t.test('concurrent reads of documents in Redis are one command', async (t) => {
-  const redisUrl = await claimRedis(t)
-  const { settings, create } = await world(t, { ...await testSettings(t), REDIS_URL: redisUrl })
-  const ids = (await create(numbered(60))).map(({ public_id: id }) => id)
-  const reader = await buildTestApp(t, { ...settings, RATE_LIMIT_PUBLIC: '1000001' })
-  await reader.database.$executeRaw`UPDATE landing_pages SET current_data = '{"from":"postgres"}'`
-  await readAll(reader, [UNKNOWN]) // leases reads for this address
-  const batches = async (store: string) =>
-    Number(new RegExp(`^landfall_document_batches_total\\{store="${store}"\\} (\\d+)$`, 'm')
-      .exec(await reader.metrics.metrics())?.[1])
-  const before = await batches('redis')
-  const responses = await readAll(reader, ids)
-  t.same(responses.map(({ body }) => body), numbered(60))
-  t.ok(await batches('redis') - before <= 2, 'reads that wait for the limit may come a turn later')
-  t.equal(await batches('database'), 1, 'the unknown document only')
 })
 
 t.test('a batch has existing, missing, deleted and large documents', async (t) => {
@@ -199,22 +182,4 @@ t.test('a statement that takes too long is a 503 for its readers, and holds up n
   t.same([...new Set(responses.map(({ statusCode }) => statusCode))], [503])
   await locker.query('COMMIT')
   t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
-})
-
-t.test('a document that PostgreSQL cannot read fails alone, not with its whole batch', async (t) => {
-  const { settings, create } = await world(t, await testSettings(t))
-  const pages = await create(numbered(5))
-  const broken = pages[2]?.public_id as string
-  await query(settings.DATABASE_URL as string, 'ALTER TABLE landing_pages RENAME TO whole')
-  await query(
-    settings.DATABASE_URL as string,
-    `CREATE VIEW landing_pages AS SELECT id, user_id, public_id, content_hash, version, published,
-      deleted_at, created_at, updated_at,
-      CASE WHEN public_id = '${broken}' THEN (1 / (length(public_id) - 22))::text ELSE current_data END AS
-        current_data
-    FROM whole`
-  )
-  const reader = await buildTestApp(t, { ...settings, MIGRATE_ON_START: 'false' })
-  const responses = await readAll(reader, pages.map(({ public_id: id }) => id))
-  t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 500, 200, 200])
 })

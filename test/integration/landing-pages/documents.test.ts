@@ -69,21 +69,3 @@ t.test('a document that the client has is not sent again', async (t) => {
   const head = await sendAs(app, owner, 'HEAD', urlOf(page.id))
   t.match(head, { statusCode: 200, body: '', headers: { 'content-length': '17', etag: page.etag } })
 })
-
-t.test("a write accepts each of a page's ETags in If-Match", async (t) => {
-  const page = await createPage(app, owner, '{"v":0}')
-  let { etag, recordTag } = page
-  for (const [index, tag] of [() => etag, () => recordTag, () => '*', () => `"x", ${etag}`].entries()) {
-    const response = await put(page.id, `{"v":${index + 1}}`, { 'if-match': tag() })
-    t.equal(response.statusCode, 204, tag())
-    etag = String(response.headers.etag)
-    const record = await app.inject({ url: `/manage/landing_pages/${page.id}`, headers: owner.headers })
-    recordTag = String(record.headers.etag)
-  }
-  const stale: [string, string][] = [['if-match', page.etag], ['if-none-match', '*'], ['if-none-match', etag]]
-  for (const [name, tag] of stale) {
-    const response = await put(page.id, '{"lost":true}', { [name]: tag })
-    t.match(response, { statusCode: 412, headers: { etag } }, `${name}: ${tag}`)
-  }
-  t.equal((await get(page.id)).body, '{"v":4}')
-})

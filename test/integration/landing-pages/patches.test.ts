@@ -4,10 +4,9 @@ import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { KeyedSemaphore } from '../../../src/infra/system/semaphore.ts'
 import { Patcher } from '../../../src/modules/landing-pages/patch/patcher.ts'
-import { buildTestApp, createKey, createPage, documentTag, listen, sendAs, signIn, signUp, testSettings,
+import { buildTestApp, createKey, createPage, documentTag, sendAs, signIn, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { replaceClock } from '../../helpers/clock.ts'
-import { connection, requestWith } from '../../helpers/raw.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -56,22 +55,6 @@ t.test('a JSON Merge Patch changes what it names, and no other byte', async (t) 
   const payload = '{"a": {"c": null}, "e":\t[null]}'
   t.equal((await patch({ id: page.id, payload, type: MERGE_PATCH })).statusCode, 204)
   t.equal(await read(page.id), '{"a": {"b": 1e400}, "d": "\\u00e9", "e": [null]}')
-})
-
-t.test('a patch makes a version; one that changes no byte does not', async (t) => {
-  const page = await createPage(app, owner, '{"a":1}')
-  const versionsOf = async () =>
-    (await sendAs(app, owner, 'GET', `/manage/landing_pages/${page.id}/revisions`))
-      .json<{ version: number, etag: string }[]>()
-  const unchanged = await patch({ id: page.id, payload: replace('/a', '1') })
-  t.equal(unchanged.statusCode, 204)
-  t.equal(unchanged.headers.etag, page.etag)
-  t.equal((await versionsOf()).length, 1)
-  const changed = await patch({ id: page.id, payload: replace('/a', '1.0') })
-  t.same((await versionsOf()).map(({ version, etag }) => [version, etag]), [
-    [2, changed.headers.etag],
-    [1, page.etag]
-  ])
 })
 
 t.test('a patch with an error changes nothing', async (t) => {
@@ -267,24 +250,3 @@ for (const what of ['document', 'draft']) {
     t.equal(counts.applied, 2, 'a patch that waited in the queue takes no processor time')
   })
 }
-
-t.test('a waiting patch whose client has closed the connection is dropped', async (t) => {
-  const { id } = await createPage(app, owner, '{}')
-  const service = await listen(app)
-  const { counts, isQueued, release } = holdPatches(t)
-  const first = patch({ id, payload: '{"first":1}', type: MERGE_PATCH })
-  await isQueued(1)
-  const gone = connection(t, service)
-  const closed = new Promise((resolve) => {
-    app.server.once('connection', (socket) => socket.once('close', resolve))
-  })
-  const type = { ...owner.headers, 'Content-Type': MERGE_PATCH }
-  gone.send(requestWith(Buffer.from('{"gone":1}'), 'PATCH', urlOf(id), type))
-  await isQueued(2)
-  gone.socket.destroy()
-  await closed
-  release()
-  t.equal((await first).statusCode, 204)
-  t.equal((await patch({ id, payload: '{"last":1}', type: MERGE_PATCH })).statusCode, 204)
-  t.same([JSON.parse(await read(id)), counts.applied], [{ first: 1, last: 1 }, 2])
-})

@@ -73,34 +73,6 @@ t.test('reads that got the document or a 304 are counted, by GET and HEAD, and n
   t.same(await sums(app, owner, other), [0, 0])
 })
 
-t.test('reads are counted whether or not their document is cached, evicted or replaced', async (t) => {
-  for (const cacheBytes of ['0', '4000', '1000000']) {
-    const { app, reader, owner } = await twoApps(t, { CACHE_MAX_BYTES: cacheBytes })
-    const pages: CreatedPage[] = []
-    for (let n = 0; n < 8; n++) {
-      pages.push(await createPage(app, owner, JSON.stringify({ n, text: 'x'.repeat(1500) })))
-    }
-    for (let round = 0; round < 6; round++) {
-      await Promise.all(pages.flatMap(({ public_id: id }, n) =>
-        Array.from({ length: n + 1 }, async (_, turn) => {
-          const headers = { 'accept-encoding': turn % 2 === 0 ? 'br' : 'identity' }
-          const response = await reader.inject({ url: `/landing_pages/${id}`, headers })
-          if (response.statusCode !== 200) {
-            throw new Error(response.body)
-          }
-        })
-      ))
-      await sendAs(reader, owner, 'PATCH', `/manage/landing_pages/${pages[round]?.id}`, {
-        current_data: [round]
-      })
-    }
-    await reader.close()
-    for (const [n, page] of pages.entries()) {
-      t.same(await sums(app, owner, page), [6 * (n + 1), 0], `${cacheBytes} bytes, page ${n}`)
-    }
-  }
-})
-
 t.test('the reads of several processes add up, in their hour and on their day', async (t) => {
   const settings = await testSettings(t)
   const app = await buildTestApp(t, settings)

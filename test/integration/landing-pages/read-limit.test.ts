@@ -191,21 +191,6 @@ t.test('many headers do not hide the X-Forwarded-For that a proxy appends', asyn
   t.same(statuses, [200, 200, 200, 429, 429])
 })
 
-t.test('X-Forwarded-For of a trusted peer has no effect on an untrusted one, and vice versa', async (t) => {
-  const { app, page } = await appWithPage(t, { TRUST_PROXY: '10.0.0.0/8', RATE_LIMIT_PUBLIC: '3' })
-  const via = (forwarded: string) => ({ 'x-forwarded-for': forwarded })
-  for (const forwarded of ['192.0.2.1', 'nonsense']) {
-    // Trusted and untrusted peers take turns, so that each kind comes first for an address.
-    for (const [index, peer] of ['10.0.0.1', '192.0.2.60', '10.0.0.2', '192.0.2.61'].entries()) {
-      const expected = forwarded === 'nonsense' ? (peer.startsWith('10.') ? 3 : 0) : index === 2 ? 0 : 3
-      const count = await passed(app, page.public_id, peer, 10, via(forwarded))
-      t.equal(count, expected, `${forwarded} from ${peer}`)
-    }
-  }
-  t.equal(await passed(app, page.public_id, '192.0.2.70', 10, via('192.0.2.2')), 3)
-  t.equal(await passed(app, page.public_id, '10.0.0.1', 10, via('192.0.2.2')), 3, 'also in the other order')
-})
-
 t.test('ALLOWED_HOSTS ranges match client addresses in every notation that proxies use', async (t) => {
   const { app, page } = await appWithPage(t, {
     TRUST_PROXY: '10.0.0.0/8',

@@ -54,29 +54,6 @@ const reportOf = (report: Partial<ReadReport>): ReadReport => {
   }
 }
 
-t.test('a report is counted once, however often it is stored', async (t) => {
-  const { database, sums } = await openPages(t, 1, 2)
-  const report = reportOf({})
-  await storeReads(database, report)
-  await storeReads(database, report)
-  await Promise.all(Array.from({ length: 5 }, async () => await storeReads(database, report)))
-  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1', 'page-1-2 2026-11-23T12 2 1'])
-  const next = { ...report, number: 2 }
-  await Promise.all(Array.from({ length: 5 }, async () => await storeReads(database, next)))
-  await storeReads(database, report)
-  await storeReads(database, reportOf({ number: 1, publicIds: ['page-1-1'] }))
-  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 6 3', 'page-1-2 2026-11-23T12 4 2'])
-  t.same(await sums('daily'), ['page-1-1 2026-11-23T00 6 3', 'page-1-2 2026-11-23T00 4 2'])
-})
-
-t.test('pages that do not exist are ignored, and a report without any other is stored, too', async (t) => {
-  const { database, sums } = await openPages(t, 1, 1)
-  const report = reportOf({ publicIds: ['page-1-1', 'unknown'] })
-  await storeReads(database, report)
-  await storeReads(database, { ...report, number: 2, publicIds: ['unknown'], reads: [1], notModified: [1] })
-  t.same(await sums('hourly'), ['page-1-1 2026-11-23T12 2 1'])
-})
-
 t.test('reports of several processes never run into a deadlock with each other, deletions or writes', async (t) => {
   const owners = 40
   const { database, direct, pages, sums, url } = await openPages(t, owners, 20)

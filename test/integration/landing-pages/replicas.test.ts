@@ -52,24 +52,6 @@ t.test('replicas start without Redis and use it once it is reachable', async (t)
   )
 })
 
-t.test('a write by a replica without Redis is not undone by the old copy in Redis', async (t) => {
-  const redis = await startRedisServer(t)
-  const proxy = await createProxy(t, redis.url)
-  const { one, two, owner } = await replicas(t, proxy.url, { CACHE_MAX_BYTES: '0' }, redis.url)
-  const page = await createPage(one, owner, '{"v":1}')
-  const doomed = await createPage(one, owner, '{"v":1}')
-  await proxy.refuse()
-  await until(() => !one.redisClient!.reachable)
-  await replace(one, owner, page.id, '{"v":2}')
-  await remove(one, owner, doomed.id)
-  await proxy.restore()
-  await until(() => one.redisClient!.reachable)
-  t.equal((await read(one, page.public_id)).body, '{"v":2}')
-  t.equal((await read(one, doomed.public_id)).statusCode, 404)
-  await until(async () => (await read(two, page.public_id)).body === '{"v":2}')
-  await until(async () => (await read(two, doomed.public_id)).statusCode === 404)
-})
-
 t.test('after a write with an unknown outcome, the old version is served for at most 60 s', async (t) => {
   const settings: Record<string, string> = {
     ...await testSettings(t),

@@ -278,19 +278,6 @@ t.test('the cleanup ends with many pages and many versions, in small batches', a
   t.equal(await prune({ maxCount: 3 }), 0)
 })
 
-t.test('no version outlives a newer one, even if only the older one fits into the size', async (t) => {
-  const { id } = await createPage(app, owner, '[0]')
-  const size = 'CASE WHEN n = 300 THEN 60 WHEN n >= 150 THEN 50 ELSE 2 END'
-  await query(
-    database,
-    `INSERT INTO landing_page_revisions
-      SELECT '${id}', n, '[]', 'x', ${size}, now(), 'user', 'x', NULL FROM generate_series(1, 300) n`
-  )
-  await query(database, `UPDATE landing_pages SET version = 301, authored_version = 301 WHERE id = '${id}'`)
-  await prune({ maxBytes: 100 })
-  t.same(await versionsOf(id), [301, 300])
-})
-
 t.test('the settings limit what the cleanup keeps', async (t) => {
   const { id } = await newPage('[1]', '[2]', '[3]')
   const settings = { DATABASE_URL: database, REVISIONS_MAX: '1', UPLOADS_DIR: app.config.UPLOADS_DIR }

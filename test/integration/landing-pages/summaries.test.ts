@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { START_LENGTH } from '../../../src/modules/landing-pages/label.ts'
 import { buildTestApp, createPage, sendAs, signUp, testSettings, type Account } from '../../helpers/app.ts'
 
 // The list of an owner's pages without their documents. Unit tests of findLabel() have more documents.
@@ -41,20 +40,6 @@ t.test('a summary has the record of a page, its label and its size, but not its 
     unpublish_at: null,
     reads: NO_READS
   }])
-})
-
-t.test('the label is looked for in the first characters of a document', async (t) => {
-  const app = await buildTestApp(t)
-  const owner = await signUp(app)
-  const before = (length: number) => `{"big":"${'é'.repeat(length - 10)}",`
-  const documents: [document: string, label: string | null][] = [
-    [`{"title":"${'é'.repeat(400_000)}"}`, 'é'.repeat(200)],
-    [`${before(START_LENGTH - 10)}"title":"ABC","more":1}`, 'A'],
-    [`${before(START_LENGTH - 9)}"title":"ABC","more":1}`, null]
-  ]
-  for (const [document] of documents) await createPage(app, owner, document)
-  const labels = (await summaries(app, owner)).map(({ label }) => label).reverse()
-  t.same(labels, documents.map(([, label]) => label))
 })
 
 t.test('reads are those of each of the last 24 hours, with 304s, of all replicas', async (t) => {
