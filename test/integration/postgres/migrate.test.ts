@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import t from 'tap'
 import { applyMigrations, requireMigrated } from '../../../src/infra/postgres/migrate.ts'
@@ -24,23 +24,6 @@ const found = async (client: pg.Client, sql: string): Promise<unknown[]> =>
 
 const isValid = async (client: pg.Client, index: string): Promise<unknown[]> =>
   await found(client, `SELECT indisvalid FROM pg_index WHERE indexrelid = '${index}'::regclass`)
-
-t.test('every migration has a row in _prisma_migrations', async (t) => {
-  const url = await createDatabase(t)
-  const migrations = await readMigrations()
-  t.same(await applyMigrations(url, silent), migrations.map(({ name }) => name))
-
-  const { rows } = await (await connect(t, url)).query('SELECT * FROM _prisma_migrations ORDER BY started_at')
-  t.equal(rows.length, migrations.length)
-  for (const [index, { id, ...row }] of rows.entries()) {
-    t.match(id, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
-    const { name, sql = '' } = migrations[index] ?? {}
-    const checksum = createHash('sha256').update(sql).digest('hex')
-    t.match(row, { migration_name: name, checksum, applied_steps_count: 1, rolled_back_at: null, logs: null })
-    t.ok(row.finished_at >= row.started_at)
-  }
-  t.same(await applyMigrations(url, silent), [], 'the second call applies nothing')
-})
 
 t.test('a time limit of the role or the database does not end a migration', async (t) => {
   const url = await createDatabase(t)

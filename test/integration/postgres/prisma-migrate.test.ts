@@ -83,24 +83,6 @@ for (const [server, start] of Object.entries(servers)) {
   })
 }
 
-t.test('Prisma finds no difference in the history of a database that the service has migrated', async (t) => {
-  const url = await createDatabase(t)
-  const migrations = await readMigrations()
-  await applyMigrations(url, silent)
-  const diagnosis = await withSchemaEngine(url, async (engine) =>
-    await engine.diagnoseMigrationHistory({
-      migrationsList: migrationList(migrations),
-      optInToShadowDatabase: false,
-      filters: NO_FILTERS
-    }))
-  t.match(diagnosis, {
-    editedMigrationNames: [],
-    failedMigrationNames: [],
-    history: null,
-    hasMigrationsTable: true
-  })
-})
-
 t.test('a migration that failed in Prisma stops the service; one that failed here does not stop Prisma', async (t) => {
   const broken = { name: '20200101000000_broken', sql: 'SELECT 1 / 0;' }
   const theirs = await createDatabase(t)

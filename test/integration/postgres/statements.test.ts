@@ -44,38 +44,6 @@ async function openWithTable (t: Teardown, max = 1): Promise<{ pool: BoundedPool
   return { pool: open(t, url, max), url }
 }
 
-t.test('values are returned as they were sent, in the types that Prisma returns', async (t) => {
-  const { pool } = await openWithTable(t)
-  const at = new Date('2026-01-02T03:04:05.678Z')
-  t.same(await pool.run(FIND, { id: 1 }), [{ id: 1, text: 'one', big: 9007199254740993n, at }])
-  t.same(await pool.run(FIND, { id: 2 }), [])
-  const echo = statement<
-    Record<string, unknown>
-  >('SELECT :text::text AS text, :list::text[] AS list, :bytes::bytea AS bytes, :at::timestamptz AS at, ' +
-    ':nothing::text[] AS nothing')
-  const sent = {
-    text: '{"a":"\\u0000 € \u{1f600}\'"}',
-    list: ['"a"', 'b\\', 'c,{d}', 'NULL', ''],
-    bytes: Buffer.from([0, 255, 92]),
-    at: new Date('1999-12-31T23:59:59.999Z'),
-    nothing: null
-  }
-  t.same(await pool.run(echo, sent), [sent])
-})
-
-t.test('statements work after others have failed to execute or to parse', async (t) => {
-  const { pool, url } = await openWithTable(t)
-  const later = statement<{ n: number }>('SELECT n FROM later')
-  for (let n = 0; n < 3; n++) {
-    await t.rejects(pool.run(INSERT, { id: 1, text: 'again' }), { code: '23505' })
-    await t.rejects(pool.run(FIND, { id: 'no number' }), { code: '22P02' })
-    await t.rejects(pool.run(later), { code: '42P01' })
-    t.same((await pool.run(FIND, { id: 1 })).map(({ text }) => text), ['one'])
-  }
-  await query(url, 'CREATE TABLE later AS SELECT 7 AS n')
-  t.same(await pool.run(later), [{ n: 7 }])
-})
-
 t.test('changing a column type while statements run causes no error and no duplicate write', async (t) => {
   const { pool, url } = await openWithTable(t, 4)
   const state = { changing: true, written: 1 }
