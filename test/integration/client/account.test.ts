@@ -74,18 +74,6 @@ t.test('confirmEmail() needs no session, and ignores one that is over', async (t
   }
 })
 
-t.test('without mail, these methods reject with a 404', async (t) => {
-  const { url } = await startApp(t)
-  const { auth } = await signedUp(url)
-  const calls = [
-    async () => await auth.requestPasswordReset('you@example.com'),
-    async () => await auth.resetPassword({ token: 'x', password: NEW_PASSWORD }),
-    async () => await auth.requestEmailConfirmation(),
-    async () => await auth.confirmEmail('x')
-  ]
-  for (const call of calls) t.match(await failure(call()), { status: 404 })
-})
-
 t.test('what uses a password or a token up is not repeated after a 503', async (t) => {
   const tokens = memoryTokens()
   await signedUp(url, { tokens })

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { createLandfallClient, memoryTokens, type LandfallClient,
   type SignInOptions } from '../../../packages/client/src/index.ts'
-import { PASSWORD, testSettings } from '../../helpers/app.ts'
+import { testSettings } from '../../helpers/app.ts'
 import { countedEnds, credentials, failure, startApp, type Sent } from '../../helpers/api-client.ts'
 import { createProxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -138,34 +138,6 @@ t.test('an expired access token is renewed with the cookie, once for all calls',
   t.equal(renewal?.headers.get('authorization'), null)
 })
 
-t.test('two tabs that renew at once take turns', async (t) => {
-  useLocks(t, createLocks())
-  const browser = new Browser()
-  const tabs = [browser.tab(), browser.tab()]
-  const user = await tabs[0]!.auth.signUp(credentials())
-  await tabs[1]!.auth.resume()
-  for (let round = 0; round < 5; round++) {
-    browser.expire(2)
-    t.same(await Promise.all(tabs.map(async ({ auth }) => await auth.me())), [user, user])
-  }
-  t.same(new Set(browser.renewals), new Set(['POST 200']), 'no cookie is sent twice')
-})
-
-t.test('a page that is loaded again before the response to its renewal resumes the session', async (t) => {
-  useLocks(t, createLocks())
-  const browser = new Browser()
-  const user = await browser.tab().auth.signUp(credentials())
-  const before = browser.cookie
-  await browser.tab().auth.resume()
-  const after = browser.cookie
-  // The first page has left, but its request has not: the response comes while this one waits.
-  browser.cookie = before
-  const resumed = browser.tab().auth.resume()
-  await until(() => browser.renewals.at(-1) === 'POST 401', 'the old cookie is refused')
-  browser.cookie = after
-  t.same(await resumed, user)
-})
-
 t.test('without Web Locks, a tab that is refused tries the cookie of the other tab', async (t) => {
   useLocks(t)
   const browser = new Browser()
@@ -224,19 +196,6 @@ t.test('a sign-in to another account in another tab ends the session of this one
   t.same(await two.auth.me(), other)
   t.same((await two.landingPages.listPage()).items, [], 'nothing was created')
   t.same(await one.auth.resume(), other, 'a page that is loaded again has the new account')
-})
-
-t.test('the password can be changed and the account deleted', async (t) => {
-  const browser = new Browser()
-  const { auth } = browser.tab()
-  const user = await auth.signUp(credentials())
-  await auth.changePassword({ current_password: PASSWORD, password: 'a brand-new staple' })
-  browser.expire()
-  t.same(await auth.me(), user, 'the session goes on')
-  await auth.deleteAccount('a brand-new staple')
-  t.match(await failure(auth.me()), { status: 401 })
-  t.equal(await auth.resume(), undefined)
-  t.equal(browser.cookie, '', 'the service has cleared it')
 })
 
 t.test('a service that cannot be reached ends no session', async (t) => {

@@ -34,21 +34,6 @@ async function service (t: Test) {
   return { app, url, account, auth, get, open, cachedPage, database }
 }
 
-t.test('pipelined public reads are answered in order, and the connection stays open', async (t) => {
-  const { app, account, get, open } = await service(t)
-  const pages = [await createPage(app, account, '[1]'), await createPage(app, account, '[2]')]
-  const round = [...pages.map(({ public_id: id }) => `/landing_pages/${id}`), '/landing_pages/unknown']
-  const connection = open()
-  connection.send(Array(100).fill(round.map(get).join('')).join('')) // the first ones are not cached
-  for (let n = 0; n < 100; n++) {
-    for (const body of ['[1]', '[2]', '{"errors":["Not found"]}']) {
-      t.equal((await connection.response()).body.toString(), body)
-    }
-  }
-  connection.send(get('/auth/me'))
-  t.equal((await connection.response()).status, 200)
-})
-
 t.test('a pipeline that starts with a management request is closed after the first response', async (t) => {
   const { app, get, open, cachedPage } = await service(t)
   const { path, patch } = await cachedPage()
@@ -334,23 +319,4 @@ t.test('requests after a response that closes the connection are not served', as
     }
   }
   t.equal((await app.inject(path)).statusCode, 200, 'nothing was written')
-})
-
-t.test('a request with a body behind unread responses is answered or dropped, and the connection closes', async (t) => {
-  const { app, get, open, cachedPage } = await service(t)
-  const { path } = await cachedPage(JSON.stringify({ large: 'x'.repeat(1_000_000) }))
-  for (const method of ['POST', 'PUT', 'OPTIONS']) {
-    const served = once(app.server, 'connection') as Promise<[Socket]>
-    const connection = open()
-    connection.socket.pause()
-    const [socket] = await served
-    const post = requestWith('{}', method, path, { 'Content-Type': 'application/json' }).toString()
-    const requests = get(path).repeat(6) + post + get('/auth/me')
-    connection.send(requests)
-    await until(() => socket.bytesRead === requests.length, 'all requests have arrived')
-    connection.socket.resume()
-    const responses = await connection.rest()
-    t.match(responses, /^HTTP\/1\.1 200 /)
-    t.notMatch(responses, /"user"/, 'the request behind it is dropped')
-  }
 })

@@ -141,16 +141,3 @@ t.test('a body in chunks counts as it arrives', async (t) => {
   connection.send(chunk.repeat(4))
   t.equal((await connection.response()).status, 503)
 })
-
-t.test('every answered request gives its memory back', async (t) => {
-  const { app, held } = await startService(t)
-  const owner = await signUp(app)
-  await createPage(app, owner, LARGE)
-  await app.inject({
-    method: 'POST',
-    url: '/landing_pages',
-    headers: owner.headers,
-    payload: { wrong: true }
-  })
-  await until(async () => await held() === 0, 'the memory is given back')
-})

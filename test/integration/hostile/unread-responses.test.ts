@@ -95,20 +95,6 @@ t.test('an address loses connections whose documents are not in the cache any mo
   await createPage(app, await signUp(app), '{}')
 })
 
-t.test('a record is counted although a document from the cache follows it', async (t) => {
-  const { app, ask, requestFrom, closed, unsent, create } = await startService(t)
-  const { id, public_id: publicId } = await create('x')
-  const reads = async (): Promise<string> =>
-    await app.metrics.getSingleMetricAsString('landfall_public_reads_total')
-  const none = await reads()
-  const first = ask('192.0.2.1', `/manage/landing_pages/${id}`)
-  await until(async () => await unsent() >= DOCUMENT, 'the record is being sent')
-  first.write(requestFrom('192.0.2.1', `/landing_pages/${publicId}`))
-  await until(async () => await reads() !== none, 'the document waits behind it')
-  ask('192.0.2.1', `/manage/landing_pages/${id}`)
-  await until(async () => await closed('memory') === 1, 'one connection is closed')
-})
-
 t.test('all unread responses together stay within the memory', async (t) => {
   const { ask, unsent, closed, create } = await startService(t, { CACHE_MAX_BYTES: '0' })
   const count = 7

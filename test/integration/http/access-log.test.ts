@@ -83,24 +83,6 @@ t.test('the access log line has the method, route, status, duration, address and
   t.match(chosen.lines, [{ reqId: 'from-the-client', route: '/auth/me', status: 401, level: 30 }])
 })
 
-t.test('a request that matches no route is logged without its query, tokens and credentials', async (t) => {
-  const { linesOf, ask, raw } = await logged(t)
-  const token = `eyJhbGciOiJIUzI1NiJ9.${'x'.repeat(60)}.sig`
-  const cases = [
-    ['GET', '/nothing/here?email=a@example.com', 404, '/nothing/here'],
-    ['GET', `/${token}/x`, 404, '/…/x'],
-    ['GET', `/${'a/'.repeat(110)}${token}`, 404, `/${'a/'.repeat(110)}…`],
-    ['DELETE', '/landing_pages', 405, '/landing_pages'],
-    ['GET', `/bad%zz?${token}`, 400, '/bad%zz']
-  ] as const
-  for (const [method, path, status, loggedAs] of cases) {
-    t.match((await ask(path, { method })).lines, [{ method, path: loggedAs, status }], path)
-  }
-  const absolute =
-    await raw('GET http://user:pass@host/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
-  t.match(await linesOf(idIn(absolute)), [{ path: '/nothing' }])
-})
-
 t.test('a request that the HTTP parser refuses is logged, also when its body is malformed', async (t) => {
   const { linesOf, raw } = await logged(t, { HEADERS_TIMEOUT_MS: '300' })
   const chunked = 'Content-Type: application/json\r\nTransfer-Encoding: chunked'
@@ -180,11 +162,4 @@ t.test('a 503 while PostgreSQL answers is logged with its request id and cause',
   await until(() => lines.some(({ reqId }) => reqId === id))
   const line = { msg: 'request could not be served', level: 40, reason: String, code: '57014' }
   t.match(lines.filter(({ reqId }) => reqId === id), [line])
-})
-
-t.test('a 401 or 429 is not logged as a warning', async (t) => {
-  const { lines, ask } = await logged(t, { SIGN_IN_FAILURES_PER_ACCOUNT: '1' })
-  const signIn = postJson({ user: { email: 'a@example.com', password: 'wrong horse' } })
-  for (const status of [401, 429]) t.match((await ask('/auth/sign_in', signIn)).lines, [{ status }])
-  t.same(lines.filter(({ level }) => level > 30), [])
 })

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { buildTestApp, listen, signUp } from '../../helpers/app.ts'
 import { connection } from '../../helpers/raw.ts'
@@ -20,22 +19,6 @@ t.test('a client that resets its connection does not stop the service', async (t
     await until(() => one.closed)
   }
   t.equal((await fetch(`${url}/health/live`)).status, 200)
-})
-
-t.test('the time-out of a pipelined body on a closed connection does not stop the service', async (t) => {
-  const hasty = await buildTestApp(t, { BODY_TIMEOUT_MS: '300' })
-  const hastyUrl = await listen(hasty)
-  const body = JSON.stringify({ user: { email: 'nobody@example.com', password: 'x' } })
-  const head = (path: string, length: number) =>
-    `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`
-  for (let n = 0; n < 5; n++) {
-    const one = connection(t, hastyUrl)
-    hasty.server.once('request', () => setImmediate(() => one.socket.destroy()))
-    one.send(`${head('/auth/sign_in', body.length)}${body}${head('/auth/refresh', 50)}{"a"`)
-    await until(() => one.closed)
-  }
-  await sleep(600) // longer than BODY_TIMEOUT_MS
-  t.equal((await fetch(`${hastyUrl}/health/live`)).status, 200)
 })
 
 t.test('every response has X-Request-Id and repeats a valid one of the client', async (t) => {

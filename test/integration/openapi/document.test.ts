@@ -9,7 +9,6 @@ import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { MAIL } from '../../../scripts/generate-client.ts'
-import { compress } from '../../../src/http/content-encoding.ts'
 import { VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, NOBODY, sendAs, testSettings } from '../../helpers/app.ts'
 
@@ -248,16 +247,6 @@ t.test('the document is compressed, cacheable, and readable by every origin', as
   }
 })
 
-t.test('after a compression of the document has failed, the next request gets it', async (t) => {
-  const fresh = await buildTestApp(t)
-  const { restore } = t.intercept(compress, 'br', {
-    value: async () => await Promise.reject(new Error('out of memory'))
-  })
-  await t.rejects(fresh.inject('/openapi.json'), /NOT AS DESCRIBED: GET 500/) // which no route should have
-  restore()
-  t.equal((await fresh.inject('/openapi.json')).statusCode, 200)
-})
-
 t.test('the files of the reference page are cacheable, and readable by every origin', async (t) => {
   const maxAges = { '/docs': 'no-cache', '/docs/static/swagger-ui.css': 'public, max-age=3600' }
   for (const [path, cacheControl] of Object.entries(maxAges)) {
@@ -297,14 +286,4 @@ t.test('/docs with a query leads to the page without it', async (t) => {
     t.match(await app.inject(url), { statusCode: 302, headers: { location } }, url)
   }
   for (const url of ['/docs', '/docs/']) t.match((await app.inject(url)).body, '<!DOCTYPE html>')
-})
-
-t.test('the address / names the documentation', async (t) => {
-  const errors = ['There is no page here; the API is described at http://landfall.test/docs']
-  for (const url of ['/', '/?x=1']) {
-    const response = await app.inject(url)
-    t.equal(response.statusCode, 404)
-    t.same(response.json(), { errors })
-  }
-  t.same((await app.inject('/other')).json(), { errors: ['Not found'] })
 })

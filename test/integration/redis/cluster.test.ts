@@ -74,15 +74,6 @@ t.test('keys are grouped by slot, and a script runs on each group, also after al
   t.equal(client.outages, 0)
 })
 
-t.test('messages of scripts arrive whichever master runs them', async (t) => {
-  const [one, two] = [await connect(t), await connect(t)]
-  const heard = new Set<string>()
-  two.on('message', (_channel, message) => heard.add(message))
-  const keys = keyed(30, 'said')
-  for (const key of keys) await one.run(async (redis) => await redis.countAll(1, key))
-  await until(() => keys.every((key) => heard.has(key)), 'all messages')
-})
-
 t.test('a slot that moves is followed; a script with a part of its keys does not open the breaker', async (t) => {
   const client = await connect(t)
   const keys = ['moved{1}a', 'moved{1}b', 'moved{1}c']
@@ -128,16 +119,6 @@ for (const [fault, begin, end] of faults) {
     }
   })
 }
-
-t.test('a promoted replica may lack the last writes, so its promotion counts as an outage', async (t) => {
-  const client = await connect(t)
-  const { outages, backSince } = client
-  await cluster.failOver((await cluster.masters())[0]!)
-  const isBack = () => client.backSince > backSince && client.reachable && client.subscribed
-  await until(isBack, 'an outage has ended')
-  t.ok(client.outages > outages)
-  await cluster.untilSteady()
-})
 
 t.test('a client returns to a cluster that was stopped as a whole', async (t) => {
   const client = await connect(t)
