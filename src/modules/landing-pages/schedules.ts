@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
@@ -16,6 +17,9 @@ import { changeState, replacePage } from './write-repository.ts'
 
 /** Interval between checks for times that have come. A change is normally made within half a second. */
 const CHECK_INTERVAL_MS = 400
+
+/** How long the changes of an account wait after one that has failed. */
+const RETRY_MS = 5_000
 
 /** Accounts whose changes a process makes at the same time. */
 const MAX_ACCOUNTS = 3
@@ -65,25 +69,29 @@ class ScheduleRunner {
   }
 
   async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
+    let failures = 0
     try {
       for (const due of changes) {
         if (signal.aborted) return
-        await this.#turns.run(async () => await this.#make(due), userId)
+        if (!await this.#turns.run(async () => await this.#make(due), userId)) failures++
       }
-    } catch { // PostgreSQL is unavailable, which is logged elsewhere
+      if (failures > 0) await sleep(RETRY_MS, undefined, { signal })
+    } catch { // a shutdown, or PostgreSQL is unavailable, which is logged elsewhere
     } finally {
       this.#running.delete(userId)
     }
   }
 
-  /** Makes a change, unless another process does. One that fails is tried again after the next check. */
-  async #make (due: DueTime): Promise<void> {
+  /** Makes a change, unless another process does. @returns false if it has failed, and is tried again */
+  async #make (due: DueTime): Promise<boolean> {
     try {
       await untilWritten(null, async () => await this.#attempt(due) || null)
+      return true
     } catch (error) {
       if (isDatabaseUnavailable(error)) throw error
       this.results.failed++
       this.#app.log.warn({ err: error, page: due.pageId }, 'a scheduled change failed; trying again')
+      return false
     }
   }
 
