@@ -13,7 +13,7 @@ import { createMigratedDatabase } from '../../helpers/servers.ts'
 // type of its rows, and the comment above it has to say why it isn't a query of Prisma.
 
 const ROOT = resolve(import.meta.dirname, '../../..')
-const MAX_STATEMENTS = 54
+const MAX_STATEMENTS = 35
 const REASON = /\bhot\b|\bPrisma\b|\bone statement\b|\bcommand line\b/i
 /** What pg returns for the types of PostgreSQL. */
 const TYPES: Readonly<Record<string, string>> = {
