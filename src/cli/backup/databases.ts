@@ -1,12 +1,11 @@
-import { existsSync } from 'node:fs'
-import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { besideService, freeze, requireEmbedded, withEmbedded } from '../../infra/pglite/beside-service.ts'
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
 import { readAssetRows, type AssetRows } from './rows.ts'
-import { createFolderCopy } from './files.ts'
-import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SECRET, SILENT } from './common.ts'
+import { copySecret, createFolderCopy } from './files.ts'
+import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SILENT } from './common.ts'
 import type { Manifest } from './manifest.ts'
 import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
 
@@ -52,10 +51,7 @@ export async function copyDatabase (
     config,
     async (connection) => await freeze(connection, async () => await copy(signal))
   )
-  if (existsSync(join(dataDir, SECRET))) {
-    await copyFile(join(dataDir, SECRET), join(target, SECRET))
-    await chmod(join(target, SECRET), 0o600)
-  }
+  await copySecret(dataDir, target)
 }
 
 /** Reads the rows of the assets from a new backup. May change the files of an embedded database. */

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
-import { lstat, mkdir, opendir, readdir, rm } from 'node:fs/promises'
+import { chmod, lstat, mkdir, opendir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { copyRegularFile, isMissing } from '../../infra/system/fs-utils.ts'
+import { copyRegularFile, isMissing, sync } from '../../infra/system/fs-utils.ts'
+import { SECRET } from './common.ts'
 
 // Listing, hashing and copying files.
 
@@ -25,6 +26,14 @@ export async function* listFiles (folder: string, prefix = ''): AsyncGenerator<s
     if (entry.isDirectory()) yield* listFiles(folder, `${path}/`)
     else if (entry.isFile()) yield path
   }
+}
+
+/** Copies the generated secret from a folder to another, if there is one. Only its owner can read it. */
+export async function copySecret (from: string, to: string): Promise<void> {
+  const copy = join(to, SECRET)
+  if (await copyRegularFile(join(from, SECRET), copy) === undefined) return
+  await chmod(copy, 0o600)
+  await sync(copy)
 }
 
 /**

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { chmod, copyFile, mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { prepareDataDir } from '../../infra/pglite/data-dir.ts'
 import { DataDirBusyError, lockDataDir } from '../../infra/pglite/data-dir-lock.ts'
@@ -13,7 +13,7 @@ import { sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { readPastSchedules, removeDeletedRows, sumBytes, type AssetRows, type PastSchedule } from './rows.ts'
 import { compareUploads, type Problem, type Report } from './compare.ts'
 import { backedUpSchema, kindOf } from './databases.ts'
-import { createFolderCopy } from './files.ts'
+import { copySecret, createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, DUMP, SECRET, SILENT, startStep,
   type WorkOptions } from './common.ts'
 import { findDamage, readManifest, type Manifest } from './manifest.ts'
@@ -147,12 +147,7 @@ async function restoreInto (
   const problems = await compareUploads(rows, uploads, options)
   await syncTree(join(restoring, 'postgres'))
 
-  const secret = join(directory, DATA, SECRET)
-  if (existsSync(secret)) {
-    await copyFile(secret, join(dataDir, SECRET))
-    await chmod(join(dataDir, SECRET), 0o600)
-    await sync(join(dataDir, SECRET))
-  }
+  await copySecret(join(directory, DATA), dataDir)
   signal.throwIfAborted()
   await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
   await rmdir(restoring)
