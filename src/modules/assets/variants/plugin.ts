@@ -31,7 +31,7 @@ declare module 'fastify' {
 
 /** Makes variants of pictures, unless they are turned off or sharp isn't installed. */
 export default fp(async (app) => {
-  const { config, database, files, log, redisClient, metrics } = app
+  const { config, log, metrics } = app
   const isPossible = config.IMAGE_WIDTHS.length === 0 || isSharpInstalled()
   if (!isPossible) {
     log
@@ -53,7 +53,7 @@ export default fp(async (app) => {
     maxWaiting: MAX_WAITING,
     createRefusal: createBusyError
   })
-  const maker = new VariantMaker({ database, files, redisClient, log, process, settings })
+  const maker = new VariantMaker(app, process, settings)
   app.decorate('variants', { settings, make: async (name, address) => await maker.make(name, address) })
   app.addHook('onClose', async () => maker.close())
   addMetrics(metrics, {

@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyBaseLogger } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { createUnavailableError, DiskFullError, RetryLaterError } from '../../../errors.ts'
 import type { Asset } from '../../../infra/postgres/generated/prisma/client.ts'
 import { IsolatedProcessError,
   type IsolatedProcess } from '../../../infra/isolated-process/isolated-process.ts'
-import type { Database } from '../../../infra/postgres/database.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
 import { whileRenewing } from '../../../infra/system/periodic-task.ts'
 import { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
 import { SingleFlight } from '../../../infra/system/single-flight.ts'
 import { countVariantFailure, findOriginal, referencedKeys, updatePicture } from '../asset-repository.ts'
-import type { FileStore, StagedFile } from '../storage/file-store.ts'
+import type { StagedFile } from '../storage/file-store.ts'
 import { stemOf, variantName } from '../storage/storage-key.ts'
 import { maxPixelsOf, variantsOf, type PictureResult, type PictureTask, type Variant,
   type VariantSettings } from './variant.ts'
@@ -33,15 +32,6 @@ const RECHECK_MS = 250
 const LOCK_MS = 5_000
 const RENEWAL_MS = 1_500
 
-export interface VariantMakerOptions {
-  readonly database: Database
-  readonly files: FileStore
-  readonly redisClient: RedisClient | undefined
-  readonly log: FastifyBaseLogger
-  readonly process: IsolatedProcess
-  readonly settings: VariantSettings
-}
-
 /** `again`: the row of the original has changed. `elsewhere`: another replica is making the variant. */
 type Outcome = 'made' | 'missing' | 'again' | 'elsewhere'
 
@@ -55,7 +45,9 @@ type Attempt =
 export class VariantMaker {
   /** Attempts by their result; `unavailable` counts requests that got an error. */
   readonly counts = { made: 0, refused: 0, failed: 0, unavailable: 0 }
-  readonly #options: VariantMakerOptions
+  readonly #app: FastifyInstance
+  readonly #process: IsolatedProcess
+  readonly #settings: VariantSettings
   readonly #flights = new SingleFlight<boolean>()
   /** How many requests wait for each variant, by its name. What nobody waits for isn't made. */
   readonly #requestsByVariant = new Map<string, number>()
@@ -67,8 +59,10 @@ export class VariantMaker {
   })
   #isClosed = false
 
-  constructor (options: VariantMakerOptions) {
-    this.#options = options
+  constructor (app: FastifyInstance, process: IsolatedProcess, settings: VariantSettings) {
+    this.#app = app
+    this.#process = process
+    this.#settings = settings
   }
 
   /**
@@ -101,17 +95,17 @@ export class VariantMaker {
   /** Refuses everything that waits, and ends the child process. */
   close (): void {
     this.#isClosed = true
-    this.#options.process.close()
+    this.#process.close()
   }
 
   async #ensure (name: string): Promise<boolean> {
-    const { database, process, settings } = this.#options
     while (!this.#isClosed) {
-      const original = await findOriginal(database, stemOf(name))
-      const variant = original && variantsOf(original, settings).find((each) => variantName(each) === name)
+      const original = await findOriginal(this.#app.database, stemOf(name))
+      const variant = original &&
+        variantsOf(original, this.#settings).find((each) => variantName(each) === name)
       if (original === undefined || variant === undefined) return false
       const expectedMs = MS_PER_PIXEL * (original.width as number) * (original.height as number)
-      const outcome = await process.inTurn(
+      const outcome = await this.#process.inTurn(
         original.userId,
         expectedMs,
         async () => await this.#makeLocked(original, variant)
@@ -125,9 +119,9 @@ export class VariantMaker {
   async #makeLocked (original: Asset, variant: Variant): Promise<Outcome> {
     const name = variantName(variant)
     if (!this.#requestsByVariant.has(name)) throw createBusyError()
-    const made = await withLock(this.#options.redisClient, name, async () => {
+    const made = await withLock(this.#app.redisClient, name, async () => {
       // Another replica may have made it while this one waited.
-      if (await this.#options.files.stat(name) !== undefined) return 'made'
+      if (await this.#app.files.stat(name) !== undefined) return 'made'
       return await this.#make(original, variant)
     }).catch((error: unknown) => {
       // A 507 would say that the reader's request is too large.
@@ -137,7 +131,7 @@ export class VariantMaker {
   }
 
   async #make (original: Asset, variant: Variant): Promise<Outcome> {
-    const { database, files, log } = this.#options
+    const { database, files, log } = this.#app
     const { id: asset, storageKey } = original
     const response = await this.#ask(original, variant)
     const { outcome } = response
@@ -162,20 +156,20 @@ export class VariantMaker {
 
   /** Asks the child process. If the picture makes it end, the picture counts as too costly. */
   async #ask (original: Asset, variant: Variant): Promise<Attempt> {
-    const { files, log, process, settings } = this.#options
+    const { files, log } = this.#app
     const file = await files.open(original.storageKey, true)
     if (file === undefined) return { outcome: 'missing' }
     const task: PictureTask = {
       contentType: original.contentType,
       original: { width: original.width as number, height: original.height as number },
-      maxPixels: maxPixelsOf(original.contentType, settings),
+      maxPixels: maxPixelsOf(original.contentType, this.#settings),
       width: variant.width,
       height: variant.height,
       extension: variant.extension
     }
     let staging: Promise<StagedFile> | undefined
     try {
-      return await process.run<PictureResult, Attempt>({
+      return await this.#process.run<PictureResult, Attempt>({
         kind: 'variant',
         task,
         input: await file.read(),
@@ -199,7 +193,7 @@ export class VariantMaker {
   }
 
   async #publish (storageKey: string, file: StagedFile): Promise<Outcome> {
-    const { database, files } = this.#options
+    const { database, files } = this.#app
     let failure: unknown
     await file.publish().catch((error: unknown) => {
       failure = error
