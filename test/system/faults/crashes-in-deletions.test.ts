@@ -9,7 +9,7 @@ import { startReplicas, stopAtEveryStep } from './fault-replicas.ts'
 // SIGKILL at every step of the deletion of an account: it happens in the end, or it hasn't begun.
 
 // Short, because PostgreSQL ends a transaction that stands still after this time.
-const ofVictim = { DATABASE_TIMEOUT_MS: '5000' }
+const ofVictim = { DATABASE_TIMEOUT_MS: '10000' }
 const { survivor, victim, database, load, look, settings } = await startReplicas(t, ofVictim)
 /** More than one batch. */
 const PAGES = 12
