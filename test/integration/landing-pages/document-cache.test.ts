@@ -1,5 +1,5 @@
-import { randomBytes, randomUUID } from 'node:crypto'
-import t, { type Test } from 'tap'
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import { DatabaseUnavailableError } from '../../../src/infra/postgres/unavailable.ts'
@@ -7,10 +7,8 @@ import { CachedDocument,
   type DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { DocumentCache,
   type DocumentCacheOptions } from '../../../src/modules/landing-pages/public/document-cache.ts'
-import { DELETED, SharedDocuments } from '../../../src/modules/landing-pages/public/shared-documents.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
-import { claimRedis } from '../../helpers/servers.ts'
 
 // Loads, writes and messages in every order, step by step. replicas.test.ts tests them as real races.
 
@@ -48,13 +46,6 @@ function controlledRead () {
       while (responses.length < times) await new Promise((resolve) => setImmediate(resolve))
     }
   }
-}
-
-/** Starts an app with Redis, for its client. */
-async function withRedis (t: Test) {
-  const app = await buildTestApp(t, { REDIS_URL: await claimRedis(t) })
-  const { commands } = app.redisClient!
-  return { app, commands, shared: new SharedDocuments(app.redisClient!, `test:${randomUUID()}`) }
 }
 
 t.test('a load that began before a write or a deletion does not undo it', async (t) => {
@@ -190,77 +181,4 @@ t.test('the overhead of entries counts, so that many small documents stay within
   for (const publicId of ids) await cache.publish(publicId, documentOf(1, '[]', publicId))
   const held = ids.filter((publicId) => cache.get(publicId, 0) instanceof CachedDocument).length
   t.ok(held > 40 && held < 100, `${held} are cached`)
-})
-
-t.test('a load from PostgreSQL fills Redis, and a load from Redis keeps the expiry of that copy', async (t) => {
-  const { commands, shared } = await withRedis(t)
-  let reads = 0
-  const read = async () => {
-    reads++
-    return documentOf(1)
-  }
-  const [first, second] = [cacheOf({ shared, read }), cacheOf({ shared, read })]
-  t.equal((await first.load(ID))?.version, 1)
-  while (await commands.exists(`landfall:document:${ID}`) === 0) {
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-  await commands.pexpire(`landfall:document:${ID}`, 20_000)
-  const now = clock.now()
-  t.equal((await second.load(ID))?.version, 1)
-  t.equal(reads, 1)
-  for (const [later, isServed] of [[10_000, true], [21_000, false]] as const) {
-    t.equal(second.get(ID, now + later) instanceof CachedDocument, isServed, `${later} ms later`)
-  }
-  t.ok(first.get(ID, now + 21_000) instanceof CachedDocument)
-})
-
-t.test('in Redis, an older version replaces neither a newer one nor a tombstone, and keys expire', async (t) => {
-  const { commands, shared: documents } = await withRedis(t)
-  const held = async () => {
-    const copy = await documents.get(ID)
-    return copy === undefined || copy.deleted ? copy : copy.document.version
-  }
-  t.equal(await held(), undefined)
-  await documents.publish(documentOf(2))
-  await documents.fill(documentOf(1))
-  t.equal(await held(), 2, 'a late fill')
-  await documents.publish(documentOf(1))
-  t.equal(await held(), 2, 'a late publication')
-  await documents.fill(documentOf(3))
-  t.equal(await held(), 3)
-  t.equal(
-    await documents.publish({ publicId: ID, version: 2 }),
-    3,
-    'a late announcement returns the newer version'
-  )
-  t.equal(await held(), 3)
-  await documents.publish({ publicId: ID, version: 4 })
-  t.equal(await held(), undefined, 'only the number of the version is known')
-  await documents.fill(documentOf(3))
-  t.equal(await held(), undefined, 'an older document is not stored')
-  await documents.fill(documentOf(4))
-  t.equal(await held(), 4)
-  const lives = async () => await commands.pttl(`landfall:document:${ID}`)
-  t.ok(await lives() > 0 && await lives() <= 60_000)
-  await documents.publish({ publicId: ID, version: DELETED })
-  t.same(await held(), { deleted: true })
-  await documents.fill(documentOf(4))
-  await documents.publish(documentOf(5))
-  t.same(await held(), { deleted: true })
-  t.ok(await lives() > 0 && await lives() <= 60_000)
-})
-
-t.test('a hidden page can be published again, and a slow load does not bring back what it hid', async (t) => {
-  const { responses, read, asked } = controlledRead()
-  const cache = cacheOf({ read })
-  const slow = cache.load(ID)
-  await asked(1)
-  await cache.publish(ID, { publicId: ID, version: 2 })
-  responses[0]?.(documentOf(1))
-  await slow
-  t.equal(versionIn(cache), undefined, 'nothing is cached')
-  t.equal(await cache.load(ID), undefined)
-  t.equal(responses.length, 1, 'it is known to be hidden')
-  await cache.publish(ID, documentOf(3))
-  t.equal(versionIn(cache), 3)
 })

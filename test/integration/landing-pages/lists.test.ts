@@ -1,16 +1,18 @@
 import type { LightMyRequestResponse } from 'fastify'
 import t from 'tap'
-import { buildTestApp, createPage, nextOf, sendAs, signUp, walkList,
+import { buildTestApp, createPage, nextOf, sendAs, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
 import { planOf, watchStatements } from '../../helpers/plans.ts'
 import { query } from '../../helpers/servers.ts'
 
-// Lists of pages that are searched and sorted. Other tests of lists are in summaries.test.ts and
-// hostile/pagination.test.ts.
+// Lists of pages and summaries. hostile/pagination.test.ts has lists that change while they are read.
 
-const LISTS = ['/manage/landing_pages', '/manage/landing_page_summaries']
+const SUMMARIES = '/manage/landing_page_summaries'
+const LISTS = ['/manage/landing_pages', SUMMARIES]
 const SORTS = ['created', 'updated', 'label']
 const SCAN_LIMIT = 20_000
+const HOUR_MS = 3_600_000
+const NO_READS = Array<number>(24).fill(0)
 
 const app = await buildTestApp(t)
 const sql = async (text: string) => await query(app.config.DATABASE_URL ?? '', text)
@@ -32,6 +34,50 @@ async function search (account: Account, text: string, sort = 'created'): Promis
   const url = `/manage/landing_page_summaries?sort=${sort}&q=${encodeURIComponent(text)}`
   return (await ask(url, account)).json().map(({ label }: { label: string | null }) => label)
 }
+
+t.test('a summary has the record of a page, its label and its size, but not its document', async (t) => {
+  const owner = await signUp(app)
+  const document = ' { "price": 1e400, "title": "Caf\\u00e9 \\ud83d" , "text": "€"}'
+  const { id } = await createPage(app, owner)
+  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${id}/document`, document)
+  const { current_data: _, ...record } = (await sendAs(app, owner, 'GET', `/manage/landing_pages/${id}`))
+    .json()
+  const response = await ask(SUMMARIES, owner)
+  t.match(response.headers, { 'cache-control': 'private, no-cache', link: undefined })
+  t.same(response.json(), [{
+    ...record,
+    version: 2,
+    label: 'Café \ufffd',
+    byte_size: Buffer.byteLength(document),
+    has_draft: false,
+    publish_at: null,
+    unpublish_at: null,
+    reads: NO_READS
+  }])
+})
+
+t.test('reads are those of each of the last 24 hours, with 304s, of all replicas', async (t) => {
+  const settings = await testSettings(t)
+  const app = await buildTestApp(t, settings)
+  const owner = await signUp(app)
+  const [page, other] = [await createPage(app, owner), await createPage(app, owner)]
+  const { now } = Date
+  const startedAt = now()
+  t.teardown(() => {
+    Date.now = now
+  })
+  for (const hours of [-24, -23, -1, 0, 0, 0]) {
+    Date.now = () => startedAt + hours * HOUR_MS
+    const replica = await buildTestApp(t, settings)
+    const url = `/landing_pages/${page.public_id}`
+    await replica.inject({ url })
+    await replica.inject({ url, headers: { 'if-none-match': page.etag } })
+    await replica.close()
+  }
+  const [second, first] = (await sendAs(app, owner, 'GET', SUMMARIES)).json()
+  t.same([first?.id, first?.reads], [page.id, [2, ...Array<number>(21).fill(0), 2, 6]])
+  t.same([second?.id, second?.reads], [other.id, NO_READS])
+})
 
 t.test('lists are sorted by creation, last change or label, with ties by id, in parts of any size', async (t) => {
   const [account, other] = [await signUp(app), await signUp(app)]

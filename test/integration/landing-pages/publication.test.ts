@@ -147,17 +147,6 @@ t.test('a draft is not published over a change of the document that its author h
   t.equal((await read(publicId)).body, '{"draft":true}')
 })
 
-t.test('of drafts that are published at once, each is published once', async (t) => {
-  const { id } = await createPage(app, owner, '{"v":0}')
-  for (let round = 1; round <= 5; round++) {
-    await send('PUT', `${urlOf(id)}/draft`, `{"v":${round}}`)
-    const responses = await Promise.all(Array.from({ length: 4 }, async () =>
-      await send('POST', `${urlOf(id)}/publish`)))
-    t.same(responses.map(({ statusCode }) => statusCode), [200, 200, 200, 200])
-    t.same([...new Set(responses.map((response) => response.json().version))], [round + 1])
-  }
-})
-
 t.test('a deleted page is in the trash, and comes back as it was', async (t) => {
   const account = await signUp(app)
   const as = async (...[method, url, body, headers]: Parameters<typeof send>) =>
