@@ -7,7 +7,6 @@ import { listAccounts, operatorOf } from '../../../src/modules/accounts/index.ts
 import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings,
   type Account } from '../../helpers/app.ts'
 import { pathOf, upload } from '../../helpers/assets.ts'
-import { query } from '../../helpers/servers.ts'
 import { stored } from '../../helpers/stores.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
@@ -165,37 +164,6 @@ t.test('a process that starts goes on with a deletion that has just begun', asyn
   await begin(owner)
   await buildTestApp(t, settings)
   await untilGone(owner)
-})
-
-t.test('a hundred deletions that cannot be finished do not keep a newer one from being finished', async (t) => {
-  const uploads = settings.UPLOADS_DIR as string
-  const keys = await query(
-    settings.DATABASE_URL as string,
-    `WITH added AS (
-      INSERT INTO users (email, password_hash) SELECT 'stuck ' || n, '' FROM generate_series(1, 100) n
-        RETURNING id
-    ), begun AS (
-      INSERT INTO account_deletions (user_id, begun_at) SELECT id, now() - interval '1 hour' FROM added
-    )
-    INSERT INTO assets (id, user_id, storage_key, filename, content_type, byte_size, checksum)
-    SELECT gen_random_uuid(), id, 'stuck-' || id, 'x', 'text/plain', 1, '' FROM added
-    RETURNING storage_key`
-  ) as { storage_key: string }[]
-  await query(
-    settings.DATABASE_URL as string,
-    "UPDATE users SET email = 'deleted account ' || id WHERE email LIKE 'stuck %'"
-  )
-  const folders = keys.map(({ storage_key: key }) => join(uploads, key))
-  for (const folder of folders) await mkdir(folder)
-  const owner = await signUp(app)
-  const page = await createPage(app, owner)
-  await begin(owner)
-  await resumeDeletions(app)
-  await untilGone(owner)
-  t.equal((await app.inject(`/landing_pages/${page.public_id}`)).statusCode, 404)
-  t.match(await metrics(), /^landfall_unfinished_account_deletions 10[01]$/m)
-  for (const folder of folders) await rmdir(folder)
-  await resumeDeletions(app)
 })
 
 t.test('readers get a 404 for all pages before any is deleted', async (t) => {

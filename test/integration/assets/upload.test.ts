@@ -241,14 +241,3 @@ t.test('only files whose bytes have an allowed type are accepted', async (t) => 
   }
   t.strictSame(await stored(app), before)
 })
-
-onEachStore('concurrent uploads do not mix their bytes', async (t, build) => {
-  const app = await build(t)
-  const account = await signUp(app)
-  const contents = Array.from({ length: 24 }, (_, index) => noise(50_000 + index))
-  const responses = await Promise.all(contents.map(async (content) => await upload(app, account, content)))
-  for (const [index, answer] of responses.entries()) {
-    t.equal(answer.json().checksum, sha256(contents[index] as Buffer))
-    t.ok((await app.inject(pathOf(answer.json()))).rawPayload.equals(contents[index] as Buffer))
-  }
-})

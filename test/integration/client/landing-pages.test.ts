@@ -198,21 +198,6 @@ t.test('landingPages.list() returns all pages, newest first, until it is aborted
   t.equal(seen, 3)
 })
 
-t.test('api calls any route by its method and path', async (t) => {
-  const { api, landingPages } = await signedUp(url)
-  const page = await landingPages.create({ a: 1 })
-  const { data, error, response } = await api.GET('/manage/landing_pages/{id}', {
-    params: { path: { id: page.id } }
-  })
-  t.equal(data?.public_id, page.public_id)
-  t.equal(error, undefined)
-  t.equal(response.headers.get('etag'), page.etag)
-  const missing = await api.GET('/manage/landing_pages/{id}', { params: { path: { id: 'x' } } })
-  t.same(missing.error, { errors: ['Not found'] })
-  // @ts-expect-error the client has no middleware
-  t.equal(api.use, undefined)
-})
-
 t.test('lists are searched and sorted, and iterators go on behind empty parts', async (t) => {
   const { landingPages, assets } = await signedUp(url)
   for (const title of ['b cafe', 'Zebra', 'A Café']) await landingPages.create({ title })

@@ -106,18 +106,6 @@ t.test('a 404 counts as a successful deletion only after a 503', async (t) => {
   }
 })
 
-t.test('a call has one retry budget, before and after its token is renewed', async (t) => {
-  const { client, sent } = await answeredFirst([429, 401, 429], { maxRetries: 1 })
-  t.match(await failure(client.auth.me()), { status: 429 })
-  t.same(sent, [429, 401, 'refresh', 429])
-
-  const patient = await answeredFirst([429, 401, 429], { maxWaitMs: 1500 }, '1')
-  t.match(await failure(patient.client.auth.me()), { status: 429 })
-  t.same(patient.sent, [429, 401, 'refresh', 429])
-
-  t.ok(await client.auth.me(), 'the next call has a new budget')
-})
-
 t.test('maxRetries and maxWaitMs limit the retries', async (t) => {
   for (
     const [retry, header, expected] of [

@@ -84,24 +84,6 @@ t.test('a write pipelined after public reads is either answered or not carried o
   }
 })
 
-t.test('one request may wait while a response is being sent, further ones are dropped', async (t) => {
-  const { app, account, get, open } = await service(t)
-  const file = Buffer.alloc(8 * 1024 * 1024, 'x')
-  const path = pathOf((await upload(app, account, file)).json())
-  const connection = open()
-  const [served] = await once(app.server, 'connection') as [Socket]
-  connection.send(get(path))
-  connection.socket.pause()
-  await until(() => served.writableLength > 0, 'the response is being sent')
-  connection.send(get('/auth/me') + get('/auth/me'))
-  connection.socket.resume()
-  t.equal((await connection.response()).body.length, file.length)
-  const next = await connection.response()
-  t.equal(next.status, 200)
-  t.match(next.head, /\r\nconnection: close\r\n/i)
-  t.equal(await connection.rest(), '')
-})
-
 t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) => {
   const { get, open, cachedPage } = await service(t)
   const { path } = await cachedPage()

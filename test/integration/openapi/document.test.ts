@@ -119,16 +119,6 @@ t.test('the operation ids are stable, and each operation has a summary and one t
   }
 })
 
-t.test('HEAD is described like GET, but without range requests', async (t) => {
-  const namesOf = (id: string) => operation(id).parameters?.map(({ name }) => name)
-  const conditions = ['if-none-match', 'if-modified-since', 'if-match', 'if-unmodified-since']
-  t.same(namesOf('readFile')?.sort(), ['name', ...conditions, 'range', 'if-range'].sort())
-  t.same(namesOf('headFile')?.sort(), ['name', ...conditions].sort())
-  const statuses = (id: string) => Object.keys(operation(id).responses)
-  t.same(statuses('headFile'), statuses('readFile').filter((status) => status !== '206' && status !== '416'))
-  t.ok(statuses('readFile').includes('206') && statuses('readFile').includes('416'))
-})
-
 t.test('every route is described, and every operation is a route', async (t) => {
   const known = new Set(operations.map(({ path, method }) => `${method} ${path}`))
   for (const route of routes) {

@@ -40,20 +40,6 @@ async function connect (t: Test, url = cluster.url): Promise<RedisClient> {
 const keyed = (count: number, prefix: string): string[] =>
   Array.from({ length: count }, (_, n) => `${prefix}:${n}`)
 
-t.test('a client finds the whole cluster through any of its nodes', async (t) => {
-  const { protocol, username, password } = new URL(cluster.nodes[0]!.server.url)
-  for (const { server } of cluster.nodes) {
-    // Named twice, like the single address that a managed cluster has.
-    const host = `localhost:${server.port}`
-    const client = await connect(t, `${protocol}//${username}:${password}@${host},${host}`)
-    for (const key of keyed(20, 'any')) {
-      t.equal(await client.run(async (redis) => await redis.set(key, 1)), 'OK')
-    }
-    t.equal(client.outages, 0)
-    client.close()
-  }
-})
-
 t.test('keys are grouped by slot, and a script runs on each group, also after all scripts are unloaded', async (t) => {
   const client = await connect(t)
   const keys = [...keyed(200, 'many'), 'many{7}a', 'many{7}b']

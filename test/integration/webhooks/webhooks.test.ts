@@ -130,16 +130,6 @@ t.test('a webhook gets a signed message for each change that readers see', async
   })
 })
 
-t.test('pages that are never public and changes that are refused send nothing', async (t) => {
-  const { account, webhook } = await connect(t)
-  const page = await unpublishedPage(account)
-  const url = `/manage/landing_pages/${page.id}`
-  const headers = { ...account.headers, 'if-match': '"wrong"' }
-  t.equal((await call({ headers }, 'POST', `${url}/publish`, {})).status, 412)
-  t.equal((await call({ headers }, 'DELETE', url)).status, 412)
-  t.same(await deliveriesOf(account, webhook), [])
-})
-
 t.test('a page that is removed without the trash, or by the operator, sends a message', async (t) => {
   const noTrash = await buildTestApp(t, { ...settings, TRASH_DAYS: '0' })
   const { account, receiver } = await connect(t, undefined, { events: ['page.deleted'] })
