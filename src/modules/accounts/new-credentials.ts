@@ -35,12 +35,13 @@ export async function checkSignUp (
   body: unknown,
   schemaProblems: readonly string[]
 ): Promise<NewAccount> {
-  const { email, password } = userIn(body)
+  const user = userIn(body)
+  const { email, password } = user
   const problems = [...schemaProblems]
   if (isString(email) && isPlainEmailAddress(email) && await findUser(database, email) !== undefined) {
     problems.push(EMAIL_TAKEN)
   }
-  problems.push(...passwordProblems(userIn(body), email))
+  problems.push(...checkPasswordFields(email, user))
   if (problems.length > 0) throw new InvalidError(problems)
   return { email, password } as NewAccount
 }
@@ -54,29 +55,21 @@ export async function checkSignUp (
  */
 export function checkNewPassword (email: string, given: string): string {
   const value = { password: given }
-  const problems = [...problemsOf(NewPassword, value), ...passwordProblems(value, email)]
+  const problems = [...problemsOf(NewPassword, value), ...checkPasswordFields(email, value)]
   if (problems.length > 0) throw new InvalidError(problems)
   return value.password
 }
 
 /**
- * Checks a body with the new password of an existing account and its confirmation beyond the schema.
+ * Compares the new password in a body with its confirmation and the email. Skips what is missing or no
+ * string, because the schema reports it.
  *
  * @param email the normalised address of the account
  * @param body the body, normalised by the schema; it may be invalid
  * @returns a sentence for each broken rule
  */
-export const checkNewPasswordFields = (email: string, body: unknown): readonly string[] =>
-  passwordProblems(fieldsOf(body), email)
-
-/**
- * Compares a password with its confirmation and the email. Skips what is missing or no string, because the
- * schema reports it.
- */
-function passwordProblems (
-  { password, password_confirmation: confirmation }: Fields,
-  email: unknown
-): string[] {
+export function checkPasswordFields (email: unknown, body: unknown): string[] {
+  const { password, password_confirmation: confirmation } = fieldsOf(body)
   const problems: string[] = []
   if (isString(password) && email !== '' && normalizeEmail(password) === email) {
     problems.push("Password can't be the same as the email")

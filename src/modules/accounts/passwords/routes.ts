@@ -10,7 +10,7 @@ import { attachedProblems } from '../../../http/validation.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { findLinkOwner, requestLink, useLink } from '../link-repository.ts'
 import { isEmailAddress, normalizeEmail } from '../mail/email-addresses.ts'
-import { checkNewPasswordFields, fieldsOf } from '../new-credentials.ts'
+import { checkPasswordFields, fieldsOf } from '../new-credentials.ts'
 import { limitByAddress } from '../request-limits.ts'
 import { setPassword } from '../revocation-repository.ts'
 import { EXAMPLE, EXAMPLE_LINK_TOKEN, INVALID_LINK, LinkToken, newPasswordFields, NEW_PASSWORD_EXAMPLE,
@@ -49,7 +49,7 @@ export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
     attachValidation: true
   }, async (request, reply) => {
     const { session } = request
-    const problems = [...attachedProblems(request), ...checkNewPasswordFields(session.email, request.body)]
+    const problems = [...attachedProblems(request), ...checkPasswordFields(session.email, request.body)]
     const current = fieldsOf(request.body).current_password
     const proof = await credentialCheck.confirm(request, current, 'Current password', problems)
     const { password } = request.body
@@ -136,7 +136,7 @@ export const passwordResetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const problems = [
       ...attachedProblems(request),
       ...token !== '' && owner === undefined ? [INVALID_LINK] : [],
-      ...checkNewPasswordFields(owner?.email ?? '', request.body)
+      ...checkPasswordFields(owner?.email ?? '', request.body)
     ]
     if (problems.length > 0) throw new InvalidError(problems)
     const newPasswordHash = await passwords.hash(request.body.password, app.addressOf(request).counted)
