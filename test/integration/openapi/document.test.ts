@@ -1,4 +1,5 @@
 import diagnostics from 'node:diagnostics_channel'
+import { readFileSync } from 'node:fs'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
@@ -8,7 +9,8 @@ import spectral from '@stoplight/spectral-core'
 import rulesets from '@stoplight/spectral-rulesets'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { MAIL } from '../../../scripts/generate-client.ts'
+import { isPublic } from '../../../packages/client/src/transport.ts'
+import { API_FILE, generateTypes, MAIL } from '../../../scripts/generate-client.ts'
 import { VERSION } from '../../../src/infra/system/version.ts'
 import { buildTestApp, NOBODY, sendAs, testSettings } from '../../helpers/app.ts'
 
@@ -146,6 +148,21 @@ t.test('routes that need an access token or a key declare it with the scope, and
     const accepted = tags[0] === 'Public' ? [{ previewLink: [] }] : [{ bearer: [] }, ...apiKey]
     t.same(security, refused ? accepted : optional, operationId)
     if (refused) t.ok(responses['401']?.headers?.['WWW-Authenticate'], operationId)
+  }
+})
+
+t.test('the types of the client are up to date', async (t) => {
+  t.ok(
+    await generateTypes(app) === readFileSync(API_FILE, 'utf8'),
+    'packages/client/src/api.ts is out of date: run "npm run generate:client" and commit it'
+  )
+})
+
+t.test('the client sends the access token to exactly those routes that require one', async (t) => {
+  for (const { path, method, security = [] } of operations) {
+    if (method === 'OPTIONS') continue // only browsers send preflight requests
+    const isOpen = !security.some((scheme) => 'bearer' in scheme)
+    t.equal(isPublic(method, `${path.replaceAll(/\{\w+\}/g, 'x')}?limit=1`), isOpen, `${method} ${path}`)
   }
 })
 
