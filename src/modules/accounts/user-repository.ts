@@ -86,6 +86,7 @@ export async function lockAccount (
   transaction: Transaction,
   { email, passwordHash, sessionId }: Authority
 ): Promise<User | undefined> {
+  // Prisma has no locks.
   const [user] = await transaction.$queryRaw<User[]>`
     SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
     FROM users WHERE email = ${email} FOR NO KEY UPDATE`

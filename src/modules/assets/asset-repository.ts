@@ -192,6 +192,7 @@ export async function lockAsset (
   userId: number,
   id: string
 ): Promise<Asset | undefined> {
+  // Prisma has no locks.
   await transaction.$queryRaw`SELECT id FROM assets WHERE id = ${id}::uuid AND user_id = ${userId} FOR UPDATE`
   return await findAsset(transaction, userId, id)
 }
