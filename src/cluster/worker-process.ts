@@ -42,7 +42,7 @@ export class WorkerProcess {
         'exit',
         (code: number | null, signal: string | null) => resolve({ code, signal, reason: this.#reason })
       )
-      // A process that could not be created emits no 'exit'. Other errors concern a worker that is ending.
+      // A process that could not be created emits no 'exit'. Other errors come from one that is about to exit.
       worker.on('error', (error) => {
         if (worker.process.pid === undefined) resolve({ code: null, signal: null, reason: error.message })
       })
@@ -63,7 +63,7 @@ export class WorkerProcess {
       })
       this.ended.then((end) =>
         reject(new Error(end.reason ??
-          `a worker ended while it started (${end.signal ?? `exit code ${end.code}`})`))
+          `a worker ended before it listened (${end.signal ?? `exit code ${end.code}`})`))
       )
     })
     this.listening.catch(() => {}) // the promise of a replacement is not always awaited

@@ -26,13 +26,13 @@ declare module 'fastify' {
 const POLL_INTERVAL_MS = 50
 const MAX_ACCEPT_QUEUE_MS = 2000
 /** Longest duration of phase 3. */
-const ANNOUNCE_MS = 1000
-/** Time limit in phase 4 for the headers of a request. A connection without them isn't idle for Node. */
+const MAX_ANNOUNCE_MS = 1000
+/** Time limit in phase 4 for the headers of a request. Node doesn't count the connection as idle before. */
 const INCOMPLETE_REQUEST_MS = 1000
-/** Time limit in phase 4 for a pause in a body. Longer, because a body that goes on must not be cut off. */
+/** Time limit in phase 4 for a pause in a body. Longer, because a body that still arrives mustn't be cut. */
 const PAUSED_BODY_MS = 3000
 
-/** Whether a handler has read all that has arrived of a body, and waits for the rest. */
+/** Whether a handler has read everything that has arrived of a body, and waits for the rest. */
 const awaitsBody = ({ req, headersSent }: ServerResponse): boolean =>
   !headersSent && !req.complete && req.readableFlowing !== null && req.readableLength === 0
 
@@ -40,7 +40,7 @@ class Shutdown {
   readonly #app: FastifyInstance
   /** Longest duration of the whole shutdown, in milliseconds. */
   readonly #timeoutMs: number
-  /** Longest duration of phase 1, in milliseconds. It is a part of the whole. */
+  /** Longest duration of phase 1, in milliseconds. It counts towards `#timeoutMs`. */
   readonly #delayMs: number
   readonly #sockets = new Set<Socket>()
   readonly #cutOff = new AbortController()
@@ -109,7 +109,10 @@ class Shutdown {
       const response = currentResponse(socket)
       if (response !== undefined) announceClose(response)
     }
-    await this.#wait(Math.min(clock.now() + ANNOUNCE_MS, this.#deadline()), () => this.#sockets.size === 0)
+    await this.#wait(
+      Math.min(clock.now() + MAX_ANNOUNCE_MS, this.#deadline()),
+      () => this.#sockets.size === 0
+    )
   }
 
   /** Phase 4: closes connections when they are idle. Returns at once; Fastify's `close()` waits for them. */

@@ -19,7 +19,7 @@ export interface Manifest {
   readonly kind: DatabaseKind
   /** The PostgreSQL schema that was backed up. */
   readonly schema: string
-  /** When the backup was complete, ISO 8601. */
+  /** When the backup was completed, ISO 8601. */
   readonly createdAt: string
   /** The number of assets, without those in `deleted`. */
   readonly assets: number

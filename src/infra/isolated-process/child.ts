@@ -109,7 +109,7 @@ export class Child {
     })
     this.started = Promise.race([this.ended, once(child, 'message')])
     for (const promise of [this.ended, this.started]) promise.catch(() => {}) // awaited by the caller
-    // Without free file descriptors there are no streams, and an 'error' follows.
+    // If no file descriptor is free, the child has no streams, and emits an error.
     const { stdin, stderr } = child as Partial<ChildProcessWithoutNullStreams>
     stdin?.on('error', () => {}) // the process has ended
     stderr?.setEncoding('utf8').on('data', (text: string) => {

@@ -73,7 +73,7 @@ export function uuidv7 (): string {
 const formatUuid = (bytes: Buffer): string =>
   bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 
-/** Returns a UUID that sorts before those of version 7 from this time on, in milliseconds since 1970. */
+/** Returns a UUID that sorts before all UUIDv7 made at `time`, in milliseconds since 1970, or later. */
 export function firstUuidAt (time: number): string {
   const bytes = Buffer.alloc(16)
   bytes.writeUIntBE(time, 0, 6)

@@ -4,10 +4,10 @@ import { linkMailSql, queueNotice, type LinkKind } from './mail/queue-repository
 import { endLink, revokeAccess, type EndedSessions } from './revocation-repository.ts'
 import { lockAccount, operatorOf } from './user-repository.ts'
 
-// The links in mails: asks for them, and uses them.
+// Asks for the links in mails, and uses them.
 
-// One statement, and parallel requests don't wait for each other: slower responses would show that an account
-// exists. FOR KEY SHARE locks the user before the link, in the order of a deletion, against deadlocks.
+// It never waits for a parallel request: a slower response would show that the account exists. FOR KEY SHARE
+// locks the user first and the link second, as a deletion does. Another order could deadlock.
 const REQUEST = statement<{ id: number }>(`
   WITH account AS (
     SELECT id, email FROM users
@@ -18,7 +18,7 @@ const REQUEST = statement<{ id: number }>(`
   SELECT id FROM users WHERE email = :email`)
 
 /**
- * Queues a mail with a link, if there is such an account, unless the link would confirm a confirmed address.
+ * Queues a mail with a link, if there is such an account, unless it would confirm an address again.
  *
  * @param email normalised
  * @returns the id of the account

@@ -84,9 +84,9 @@ export interface LeaseResponse {
   readonly leftMs: number
   /** Identifies the window. NO_WINDOW if there is none: a request without reads doesn't begin one. */
   readonly id: number
-  /** Whether nothing was granted because Redis has lost the window. All processes are asked to report. */
+  /** Whether nothing was granted because Redis has lost the window. Then all processes have to report. */
   readonly withheld: boolean
-  /** Whether the client was listed as near its limit, because of this request. */
+  /** Whether this request put the client on the list of those near their limit. */
   readonly isListed?: boolean
   /** If reads have to wait: the number of other processes that may hold unspent reads. They are recalled. */
   readonly others: number
@@ -94,11 +94,11 @@ export interface LeaseResponse {
   readonly reporters: ReadonlySet<string>
 }
 
-/** A reserve is at most a quarter of the remaining reads, so leases shrink with the budget. */
+/** A reserve is at most a quarter of the remaining reads, so that other processes get some, too. */
 const RESERVE_DIVISOR = 4
-/** A window is not moved by less than this: clocks and messages are not that exact. */
+/** Smaller differences don't move a window: clocks and messages are not that exact. */
 const SAME_START_MS = 100
-/** The fields of a window after which those of ended processes are removed. */
+/** If a window has more fields than this, those of ended processes are removed. */
 const MAX_FIELDS = 200
 /** The script's arguments per window. */
 const ARGUMENTS = 17
@@ -106,7 +106,7 @@ const ARGUMENTS = 17
 // KEYS are windows, one per client. A window is a hash with the fields
 //   e  its end, in milliseconds of Redis' clock
 //   g  the reads that were granted and not returned, and those that processes have reported
-//   i  its id: its first end
+//   i  its id: the end that it had when it began
 //   o  only if Redis lost the window: the reads of other processes in `g`, until they report them again
 //   p  the end of the client's previous window, as far as known; this one can't begin earlier
 //   and one field for each process: the id of the last window that it has reported to, with a minus sign if

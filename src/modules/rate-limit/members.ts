@@ -186,12 +186,12 @@ export class Members {
   }
 
   /**
-   * Returns how many reads of a limit the first share allows in a window; 0 if it is not in use. It is not
-   * for clients near their limits.
+   * Returns how many reads of a limit the first share allows in a window; 0 if it is not in use. Callers must
+   * not use it for clients near their limits.
    */
   firstShare (max: number, now: number): number {
     if (!this.usesFirstShare || now >= this.#validUntil || !this.#redis.subscribed) return 0
-    // Otherwise its reads could exceed the share that the others keep back after the first minute.
+    // Without this bound, it could allow more reads than the others keep back after its first minute.
     return Math.min(this.#equalShare(max), firstShareReads(max, this.#firstShare))
   }
 
@@ -205,7 +205,7 @@ export class Members {
 
   /** Sends a heartbeat and learns of those of the others. Returns whether it succeeded. Never rejects. */
   async beat (): Promise<boolean> {
-    await this.#requested // its heartbeat must not be overwritten by one without a first share
+    await this.#requested // a heartbeat from before it would overwrite the first share
     if (this.#hasLeft) return false
     const sentAt = clock.now()
     const heartbeat = this.#heartbeat(this.#mayHaveShare(sentAt) ? '1' : '0', sentAt)

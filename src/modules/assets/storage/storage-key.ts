@@ -83,7 +83,7 @@ export const isInlineType = (contentType: string): boolean => Object.hasOwn(INLI
 export const newStorageKey = (contentType: string): string =>
   Object.hasOwn(EXTENSIONS, contentType) ? `${randomPublicId()}.${EXTENSIONS[contentType]}` : randomPublicId()
 
-/** Returns how to serve a file; undefined for a name that is neither a storage key nor that of a variant. */
+/** Returns how to serve a file; undefined if the name is neither a storage key nor that of a variant. */
 export function presentationOf (name: string): Presentation | undefined {
   const match = KEY.exec(name)
   if (match !== null && match[2] === undefined) return DOWNLOAD
@@ -136,7 +136,7 @@ export const isPicture = (key: string): boolean => PICTURES.has(KEY.exec(key)?.[
 export function storagePath (name: string): string {
   if (isStorageKey(name)) return name
   if (parseVariantName(name) !== undefined) return `${VARIANTS_FOLDER}/${name}`
-  throw new Error('The name of a file is neither a storage key nor that of a variant')
+  throw new Error('The name of a file is neither a storage key nor the name of a variant')
 }
 
 /**
