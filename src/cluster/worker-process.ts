@@ -42,7 +42,7 @@ export class WorkerProcess {
         'exit',
         (code: number | null, signal: string | null) => resolve({ code, signal, reason: this.#reason })
       )
-      // A process that could not be created emits no 'exit'. Other errors come from one that is about to exit.
+      // A process that could not be created emits no 'exit'. Other errors come before an 'exit'.
       worker.on('error', (error) => {
         if (worker.process.pid === undefined) resolve({ code: null, signal: null, reason: error.message })
       })
