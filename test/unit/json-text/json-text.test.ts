@@ -114,7 +114,10 @@ t.test('formatting keeps digits, escapes, order and duplicate names', async (t) 
   "a": 1.0,
   "a": [],
   "\\u0061": {},
-  "c": ["\\ud800\\/", -0]
+  "c": [
+    "\\ud800\\/",
+    -0
+  ]
 }`
   )
   t.equal(formatJson('[[[1]]]', 1), '[\n  [\n  [\n  1\n  ]\n  ]\n]')
