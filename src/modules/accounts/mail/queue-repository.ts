@@ -25,7 +25,12 @@ const limitSql = (kind: string, from: string, isOn: string, max: number): string
     WHERE cardinality(known.queued_at) < ${max} OR known.queued_at[1] <= now() - interval '1 hour'
     RETURNING kind`
 
-const NOTICE_LIMIT = limitSql('$1', '(SELECT $2::text AS email) account', 'true', NOTICES_PER_HOUR)
+// PostgreSQL's clock decides what is due, so Prisma, which fills in the time of the process, isn't used.
+const QUEUE_NOTICE = `
+  WITH allowed AS (
+    ${limitSql('$1', '(SELECT $2::text AS email) account', 'true', NOTICES_PER_HOUR)}
+  )
+  INSERT INTO mails (user_id, recipient, kind, details) SELECT $3::integer, $2, kind, $4::jsonb FROM allowed`
 
 /**
  * Queues a notice, unless there were too many in the last hour. The transaction is that of the change, so
@@ -40,10 +45,8 @@ export async function queueNotice (
   { id: userId, email }: { readonly id?: number, readonly email: string },
   details?: Prisma.InputJsonObject
 ): Promise<void> {
-  const allowed = await transaction.$queryRawUnsafe<unknown[]>(NOTICE_LIMIT, kind, email)
-  if (allowed.length === 0) return
-  const data = { recipient: email, kind, ...userId !== undefined && { userId }, ...details && { details } }
-  await transaction.mail.create({ data })
+  const detailsText = details === undefined ? null : JSON.stringify(details)
+  await transaction.$executeRawUnsafe(QUEUE_NOTICE, kind, email, userId ?? null, detailsText)
 }
 
 /**
