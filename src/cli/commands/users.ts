@@ -32,8 +32,7 @@ export async function create (givenEmail: string, { json = false }: Options): Pr
       email: givenEmail,
       password: await readNewPassword()
     })
-    const passwordHash = await new Passwords().hash(password)
-    const { id } = await createUser(database, { email, passwordHash, isConfirmed: true, hasMail: false })
+    const id = await createUser(database, email, await new Passwords().hash(password))
     auditCommand('users create', { user: id })
     print(json ? `${JSON.stringify({ id, email })}\n` : `Created account ${id}, ${email}\n`)
   })

@@ -14,8 +14,7 @@ import { passwordResetRoutes } from './passwords/routes.ts'
 import { limitByAddress, startInTurn } from './request-limits.ts'
 import { AccessToken, EXAMPLE, EXAMPLE_TOKENS, RefreshBody, SignUpBody, TOO_MANY_FAILURES, User,
   userRecord } from './schemas.ts'
-import { beginSession, refreshSession } from './sessions/sessions.ts'
-import { createUser } from './user-repository.ts'
+import { beginSession, beginWithAccount, refreshSession } from './sessions/sessions.ts'
 
 const tokenFields = {
   access_token: AccessToken,
@@ -108,13 +107,10 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }, async (request, reply) => {
     const { email, password } = await checkSignUp(database, request.body, attachedProblems(request))
     const passwordHash = await passwords.hash(password, app.addressOf(request).counted)
-    const account = { email, passwordHash, isConfirmed: false, hasMail: sendsMail(config) }
-    const user = await createUser(database, account)
+    const { id, tokens } = await beginWithAccount(request, email, passwordHash)
     app.wakeMailSender()
-    const tokens = await beginSession(request, user, 'signed_up')
-    if (tokens === undefined) throw new InvalidCredentialsError() // the account has been changed already
     reply.code(201).header('location', app.publicPath('/auth/me'))
-    return { user: userRecord(user), ...tokens }
+    return { user: userRecord({ id, email, emailConfirmedAt: null }), ...tokens }
   })
 
   app.post('/auth/sign_in', {
@@ -126,7 +122,7 @@ export const authRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (validationError !== undefined && !hasUser(body)) throw validationError
     const { email, password } = validationError === undefined ? body.user : NOBODY
     const user = await credentialCheck.attempt(request, email, password)
-    const tokens = user && await beginSession(request, user, 'signed_in')
+    const tokens = user && await beginSession(request, user)
     if (user === undefined || tokens === undefined) {
       auditRequest(request, 'sign_in_failed', { email_hash: app.hashEmail(email) })
       throw new InvalidCredentialsError()

@@ -1,8 +1,7 @@
-import type { Database, Transaction } from '../../infra/postgres/database.ts'
+import { unlessTaken, type Database, type Transaction } from '../../infra/postgres/database.ts'
 import type { User as UserRow } from '../../infra/postgres/generated/prisma/client.ts'
-import { isUniqueViolation, statement, type StatementRunner } from '../../infra/postgres/statement.ts'
+import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { InvalidError } from '../../errors.ts'
-import { linkMailSql } from './mail/queue-repository.ts'
 
 export type User = Readonly<Pick<UserRow, 'id' | 'email' | 'passwordHash' | 'emailConfirmedAt'>>
 
@@ -61,15 +60,6 @@ const ACCOUNTS_PER_STATEMENT = 500
 const FIND = statement<User>(`
   SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt"
   FROM users WHERE email = :email`)
-
-// One statement, so that no account is without the mail that confirms its address.
-const CREATE = statement<User>(`
-  WITH account AS (
-    INSERT INTO users (email, password_hash, email_confirmed_at)
-    VALUES (:email, :passwordHash, CASE WHEN :isConfirmed::boolean THEN now() END)
-    RETURNING id, email, password_hash, email_confirmed_at
-  ), ${linkMailSql("'email_confirmation'", 'account', ':hasMail::boolean')}
-  SELECT id, email, password_hash AS "passwordHash", email_confirmed_at AS "emailConfirmedAt" FROM account`)
 
 /** Finds an account by its normalised e-mail address. */
 export async function findUser (database: StatementRunner, email: string): Promise<User | undefined> {
@@ -132,19 +122,19 @@ export async function* listAccounts (
 }
 
 /**
- * Creates an account.
+ * Creates an account without a session. Its address counts as confirmed.
  *
- * @param account `hasMail`: whether a mail asks to confirm the address
+ * @returns its id
  * @throws {InvalidError} when the e-mail address is taken
  */
 export async function createUser (
-  database: StatementRunner,
-  account: Pick<User, 'email' | 'passwordHash'> & { readonly isConfirmed: boolean, readonly hasMail: boolean }
-): Promise<User> {
-  const rows = await database.run(CREATE, account).catch((error: unknown) => {
-    throw isUniqueViolation(error) ? new InvalidError([EMAIL_TAKEN]) : error
-  })
-  return rows[0] as User
+  { user }: Database,
+  email: string,
+  passwordHash: string
+): Promise<number> {
+  const created = await unlessTaken(user.create({ data: { email, passwordHash }, select: { id: true } }))
+  if (created === undefined) throw new InvalidError([EMAIL_TAKEN])
+  return created.id
 }
 
 /** Replaces a password hash. @returns false when the password has been changed since `user` was read */

@@ -1,8 +1,10 @@
+import { InvalidError } from '../../../errors.ts'
 import type { Page } from '../../../http/pagination.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
-import { statement } from '../../../infra/postgres/statement.ts'
+import { isUniqueViolation, statement } from '../../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../../infra/system/identifiers.ts'
-import { isAlive, type User } from '../user-repository.ts'
+import { linkMailSql } from '../mail/queue-repository.ts'
+import { EMAIL_TAKEN, isAlive, type User } from '../user-repository.ts'
 
 /** Two tabs may send the same refresh token almost at once. A later use is a replay (RFC 9700, 4.14.2). */
 const REPLAY_TOLERANCE_SECONDS = 10
@@ -44,12 +46,8 @@ export interface NewSession extends Client {
 /** A condition on `sessions`: a session that has not ended. */
 const ALIVE = 's.revoked_at IS NULL AND s.expires_at > now()'
 
-// Hot: it runs at every sign-in. FOR SHARE waits for a concurrent password change, after which the old
-// password starts no session. The refresh token never outlives the session.
-const START = statement<SessionIds>(`
-  WITH account AS (
-    SELECT id FROM users WHERE id = :userId::integer AND password_hash = :passwordHash FOR SHARE
-  ), session AS (
+/** Inserts a session of `account` and its first refresh token, which never outlives the session. */
+const NEW_SESSION = `session AS (
     INSERT INTO sessions (id, user_id, expires_at, user_agent, address)
     SELECT :id::uuid, id, now() + make_interval(secs => :sessionSeconds::double precision),
       :userAgent, :address
@@ -61,7 +59,21 @@ const START = statement<SessionIds>(`
       LEAST(expires_at, now() + make_interval(secs => :refreshTokenSeconds::double precision))
     FROM session
   )
-  SELECT id AS "sessionId", user_id AS "userId" FROM session`)
+  SELECT id AS "sessionId", user_id AS "userId" FROM session`
+
+// Hot: it runs at every sign-in. FOR SHARE waits for a concurrent password change, after which the old
+// password starts no session.
+const START = statement<SessionIds>(`
+  WITH account AS (
+    SELECT id FROM users WHERE id = :userId::integer AND password_hash = :passwordHash FOR SHARE
+  ), ${NEW_SESSION}`)
+
+// One statement creates account, mail and session, or nothing.
+const CREATE_ACCOUNT = statement<SessionIds>(`
+  WITH account AS (
+    INSERT INTO users (email, password_hash, email_confirmed_at) VALUES (:email, :passwordHash, NULL)
+    RETURNING id, email
+  ), ${linkMailSql("'email_confirmation'", 'account', ':hasMail::boolean')}, ${NEW_SESSION}`)
 
 // Hot: it runs for every request with an access token, and is five to seven times as fast as through Prisma.
 const FIND = statement<Session & { isUseRecorded: boolean }>(`
@@ -101,6 +113,24 @@ const ROTATE = statement<Rotation>(`
   )
   SELECT id AS "sessionId", user_id AS "userId", false AS "isReplay" FROM spent
   UNION ALL SELECT id, user_id, true FROM replayed`)
+
+/**
+ * Creates an account with its first session.
+ *
+ * @param account `hasMail`: whether a mail asks to confirm the address
+ * @throws {InvalidError} when the e-mail address is taken
+ */
+export async function createAccount (
+  database: Database,
+  account: Pick<User, 'email' | 'passwordHash'> & { readonly hasMail: boolean },
+  session: NewSession
+): Promise<SessionIds> {
+  const [created] = await database.run(CREATE_ACCOUNT, { id: uuidv7(), ...account, ...session })
+    .catch((error: unknown) => {
+      throw isUniqueViolation(error) ? new InvalidError([EMAIL_TAKEN]) : error
+    })
+  return created as SessionIds
+}
 
 /**
  * Starts a session.

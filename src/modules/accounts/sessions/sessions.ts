@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
+import { sendsMail } from '../../../config.ts'
 import { InvalidRefreshTokenError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { createToken, hashToken } from '../../../infra/system/identifiers.ts'
 import { clientOf } from '../authenticate.ts'
-import { rotateToken, signOut, startSession, type NewSession, type Session,
+import { createAccount, rotateToken, signOut, startSession, type NewSession, type Session,
   type SessionIds } from './session-repository.ts'
 import type { User } from '../user-repository.ts'
 
@@ -21,14 +22,27 @@ interface Tokens {
  *
  * @returns undefined when the account is gone or its password has changed since the check
  */
-export async function beginSession (
-  request: FastifyRequest,
-  user: User,
-  event: 'signed_up' | 'signed_in'
-): Promise<Tokens | undefined> {
+export async function beginSession (request: FastifyRequest, user: User): Promise<Tokens | undefined> {
   const token = createToken()
   const session = await startSession(request.server.database, user, nextSession(request, token))
-  return session && issueTokens(request, event, session, token, user.email)
+  return session && issueTokens(request, 'signed_in', session, token, user.email)
+}
+
+/**
+ * Creates an account, and begins its first session.
+ *
+ * @throws {InvalidError} when the e-mail address is taken
+ */
+export async function beginWithAccount (
+  request: FastifyRequest,
+  email: string,
+  passwordHash: string
+): Promise<{ id: number, tokens: Tokens }> {
+  const { config, database } = request.server
+  const token = createToken()
+  const account = { email, passwordHash, hasMail: sendsMail(config) }
+  const session = await createAccount(database, account, nextSession(request, token))
+  return { id: session.userId, tokens: issueTokens(request, 'signed_up', session, token, email) }
 }
 
 /**
