@@ -6,8 +6,8 @@ import { lockAccount, operatorOf } from './user-repository.ts'
 
 // Asks for the links in mails, and uses them.
 
-// It never waits for a parallel request: a slower response would show that the account exists. FOR KEY SHARE
-// locks the user first and the link second, as a deletion does. Another order could deadlock.
+// One statement, which waits for no parallel request: a slower response would show that there is an account.
+// FOR KEY SHARE locks the user first and the link second, as a deletion does. Another order could deadlock.
 const REQUEST = statement<{ id: number }>(`
   WITH account AS (
     SELECT id, email FROM users

@@ -9,7 +9,12 @@ export interface EndedSessions {
   readonly sessionsEnded: number
 }
 
-/** Revokes all sessions of a user except one. @returns how many it revoked */
+/**
+ * Revokes all sessions of a user except one; also those that have expired, because the clock of this process
+ * may be wrong.
+ *
+ * @returns how many it revoked
+ */
 export async function revokeSessions (
   { session }: Transaction,
   userId: number,

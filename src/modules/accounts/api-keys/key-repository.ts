@@ -1,4 +1,4 @@
-import type { Database, Transaction } from '../../../infra/postgres/database.ts'
+import type { Database } from '../../../infra/postgres/database.ts'
 import type { ApiKey } from '../../../infra/postgres/generated/prisma/client.ts'
 import { statement } from '../../../infra/postgres/statement.ts'
 import { uuidv7, hashToken, createCheckedToken, isCheckedToken } from '../../../infra/system/identifiers.ts'
@@ -94,15 +94,16 @@ export async function createKey (
   return await database.$transaction(async (transaction) => {
     const user = await lockAccount(transaction, owner) // creates one key at a time
     if (user === undefined) return undefined
-    if (await hasMaxKeys(transaction, user.id)) return 'too many'
-    const data = { userId: user.id, name, scopes, keyHash: hashToken(key), expiresAt }
+    const data = { id: uuidv7(), userId: user.id, name, scopes, keyHash: hashToken(key), expiresAt }
+    const [created] = await transaction.apiKey.createManyAndReturn({ data: [data], select: SHOWN })
+    if (created === undefined) return 'too many' // by the trigger, which counts with PostgreSQL's clock
     const details = { scopes, expires_at: expiresAt?.toISOString() ?? null }
     if (hasMail) await queueNotice(transaction, 'api_key_created', user, details)
-    return await transaction.apiKey.create({ data: { id: uuidv7(), ...data }, select: SHOWN })
+    return created
   })
 }
 
-export async function hasMaxKeys ({ apiKey }: Transaction, userId: number): Promise<boolean> {
+export async function hasMaxKeys ({ apiKey }: Database, userId: number): Promise<boolean> {
   const OR = [{ expiresAt: null }, { expiresAt: { gt: new Date() } }]
   return await apiKey.count({ where: { userId, OR } }) >= MAX_KEYS
 }
