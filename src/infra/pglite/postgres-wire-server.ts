@@ -18,6 +18,7 @@ const EXTENDED = new Set([...'PBDECH'].map((type) => type.charCodeAt(0)))
 const STATEMENTS = new Set([...'QP'].map((type) => type.charCodeAt(0)))
 const SYNC = Uint8Array.of('S'.charCodeAt(0), 0, 0, 0, 4)
 const ROLLBACK = Buffer.from('Q\0\0\0\x0dROLLBACK\0')
+const DEALLOCATE_ALL = Buffer.from('Q\0\0\0\x13DEALLOCATE ALL\0')
 /** What follows the header of a Query, or of a Parse after its name, if the statement changes nothing. */
 const READING = /^(?:\w*\0)?\s*(?:SELECT|BEGIN|COMMIT)\b/i
 /** How long a transaction may be idle. The other connections wait for its end. */
@@ -38,7 +39,10 @@ export class PostgresWireServer {
     this.#onFailure = onFailure
   }
 
-  /** @param onChange called when a client of this socket may have changed something. The client waits. */
+  /**
+   * @param onChange for commands: called when a client of this socket may have changed something. The client
+   *   waits. Without it, the socket is the service's, which has one connection at a time.
+   */
   async listen (path: string, onChange?: () => Promise<void>): Promise<void> {
     const server = createServer((socket) => {
       socket.on('error', () => {}) // the iteration below ends
@@ -61,10 +65,16 @@ export class PostgresWireServer {
 
   async #serve (socket: Socket, onChange?: () => Promise<void>): Promise<void> {
     const input = messages(socket)
+    let forgets = onChange === undefined
     try {
       for await (const first of input) {
         if (first[0] === TERMINATE) break
-        await this.#db.runExclusive(async () => await this.#takeTurn(socket, first, input, onChange))
+        await this.#db.runExclusive(async () => {
+          // The service's new connection uses the same names as its last one, which may not have ended yet.
+          if (forgets) await this.#db.execProtocolRawStream(DEALLOCATE_ALL, { onRawData () {} })
+          forgets = false
+          await this.#takeTurn(socket, first, input, onChange)
+        })
       }
     } catch (error) {
       if (!socket.destroyed) throw error
@@ -72,7 +82,7 @@ export class PostgresWireServer {
       socket.destroy()
       this.#sockets.delete(socket)
     }
-    // Otherwise the next connection would find what the earlier ones have set and prepared.
+    // Otherwise the session would keep the lock and the settings of the migrations.
     if (this.#sockets.size === 0) await this.#db.exec('DISCARD ALL')
   }
 

@@ -212,6 +212,24 @@ t.test('with one database', async (t) => {
     await service.end()
   })
 
+  t.test('a new connection of the service can prepare what an open one has prepared', async (t) => {
+    const one = statement<{ one: number }>('SELECT :one::int AS one')
+    const left = open()
+    await left.run(one, { one: 1 })
+    const errors: unknown[] = []
+    const next = new BoundedPool({
+      connection: database.connection,
+      max: 1,
+      timeoutMs: 30_000,
+      queryHook: () => (error) => {
+        if (error !== undefined) errors.push(error)
+      }
+    })
+    t.same(await next.run(one, { one: 2 }), [{ one: 2 }])
+    t.same(errors, [])
+    for (const pool of [left, next]) await pool.end()
+  })
+
   t.test('only the user of the process can read its files', async (t) => {
     t.equal((await stat(dataDir)).mode & 0o777, 0o700)
     t.equal((await stat(database.connection.host)).mode & 0o777, 0o700)
