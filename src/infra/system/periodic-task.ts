@@ -19,8 +19,8 @@ export async function whileRenewing<T> (
 }
 
 /**
- * Runs a task after each interval until the app closes. Runs never overlap, and closing waits for the one
- * under way.
+ * Runs a task after each interval until the app closes. Runs never overlap, and at most one waits. Closing
+ * waits for the one under way.
  *
  * @param task must not reject; `signal` asks it to end early
  * @returns runs the task now, or after the run that is under way
@@ -32,8 +32,12 @@ export function runPeriodically (
 ): () => Promise<void> {
   const stop = new AbortController()
   let running = Promise.resolve()
+  let isWaiting = false
   const run = () => {
+    if (isWaiting) return running // one run is enough for all that ask before it starts
+    isWaiting = true
     running = running.then(async () => {
+      isWaiting = false
       if (!stop.signal.aborted) await task(stop.signal)
     })
     return running
