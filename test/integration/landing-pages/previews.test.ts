@@ -4,6 +4,7 @@ import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
 import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 
 // Preview links, on two replicas.
 
@@ -247,6 +248,16 @@ t.test('a page has at most 20 links that have not expired, however many are crea
   await cleanUpPages(app)
   t.equal(await rows(), 1)
   t.equal(await statusOf(page.public_id, token), 200)
+})
+
+t.test('a page that is removed for good while a link is created is a 404', async (t) => {
+  const page = await createPage(app, owner)
+  const { client } = await openTransaction(t, database)
+  await client.query('DELETE FROM landing_pages WHERE id = $1', [page.id])
+  const created = send('POST', linksOf(page.id))
+  await untilBlocked(database, 1)
+  await client.query('COMMIT')
+  t.equal((await created).statusCode, 404)
 })
 
 t.test('over all replicas, a link reads 300 times a minute, and an address fails 60 times', async (t) => {

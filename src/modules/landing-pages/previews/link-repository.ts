@@ -20,7 +20,7 @@ const SHOWN = { id: true, name: true, createdAt: true, expiresAt: true, lastUsed
  * waits for a change of the password, after which the caller may have no access any more.
  *
  * @param link `expiresIn` is in seconds
- * @returns undefined when the page has MAX_LINKS links
+ * @returns undefined when the page has MAX_LINKS links, or has been removed
  */
 export async function createLink (
   database: PrismaClient,

@@ -97,7 +97,10 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { name = null, expires_in: expiresIn = DEFAULT_SECONDS } = request.body
     const token = createCheckedToken(TOKEN_PREFIX)
     const created = await createLink(database, page, { name, token, expiresIn })
-    if (created === undefined) throw new InvalidError([TOO_MANY_LINKS])
+    if (created === undefined) {
+      await findOwnPage(request) // throws if it has been removed meanwhile
+      throw new InvalidError([TOO_MANY_LINKS])
+    }
     // Otherwise a link could outlive a change of the password that was under way.
     request.callerSeenAt = -Infinity
     await confirmCaller(request).catch(async (error: unknown) => {
