@@ -40,6 +40,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   /** Deletes the row of an asset if the conditions of the request are true at that moment. */
   async function deleteIfTrue (request: FastifyRequest, id: string, ifUnused: boolean): Promise<string> {
     const { userId } = request.caller
+    if (await findAsset(database, userId, id) === undefined) throw new NotFoundError()
     await app.findReferences(userId, id) // may search documents, which must not take place under a lock
     return await database.$transaction(async (transaction) => {
       const asset = await lockAsset(transaction, userId, id)

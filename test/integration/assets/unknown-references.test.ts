@@ -59,6 +59,18 @@ t.test('a read and a deletion search the pages that an older release wrote', asy
   t.equal(await remove(unused.id), 204)
 })
 
+t.test("no page is searched for an asset that does not exist, or is another owner's", async (t) => {
+  const [account, stranger] = [await signUp(app), await signUp(app)]
+  const [gone, strange] = [await uploaded(account), await uploaded(stranger)]
+  t.equal((await sendAs(app, account, 'DELETE', `/assets/${gone.id}`)).statusCode, 204)
+  await pagesOf(account, ['["x"]'])
+  await forget(account)
+  for (const { id } of [gone, strange]) {
+    t.equal((await sendAs(app, account, 'DELETE', `/assets/${id}?if_unused=true`)).statusCode, 404)
+  }
+  t.equal(await unknownPages(account), 1)
+})
+
 t.test('the same bytes, written again, say which assets they use', async (t) => {
   const account = await signUp(app)
   const asset = await uploaded(account)
