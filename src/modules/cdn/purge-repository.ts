@@ -76,18 +76,21 @@ export async function endClaim (
   retrySeconds: number | null
 ): Promise<number> {
   const claimed = { key: { in: purges.map(({ key }) => key) }, state: 'sending', dueAt }
+  const cutoff = new Date(now() - GIVE_UP_MS)
+  const isEnding = retrySeconds === null ? claimed : { ...claimed, changedAt: { lte: cutoff } }
   if (retrySeconds !== null) {
-    const isRecent = { changedAt: { gt: new Date(now() - GIVE_UP_MS) } }
     const data = { dueAt: new Date(now() + retrySeconds * 1000) }
-    await outboxMessage.updateMany({ where: { ...claimed, ...isRecent }, data })
+    await outboxMessage.updateMany({ where: { ...claimed, changedAt: { gt: cutoff } }, data })
   }
-  const ended = await outboxMessage.findMany({ where: claimed })
+  const ended = await outboxMessage.findMany({ where: isEnding })
   if (ended.length === 0) return 0
   const first = ended.filter(({ target }) => target === CDN_TARGET)
   const ofPages = { pageId: { in: first.map(({ pageId }) => pageId) } }
   if (retrySeconds === null) {
     const again = { target: CDN_AGAIN_TARGET, state: 'waiting' }
     const times = { dueAt: new Date(now() + AGAIN_MS), settledAt: new Date(now()) }
+    // First those that wait: none of them can be claimed any more before the others are added.
+    await outboxMessage.updateMany({ where: { ...again, ...ofPages }, data: times })
     await outboxMessage.createMany({
       data: first.map(({ id, userId, pageId, publicId, type, version }) => ({
         id,
@@ -101,13 +104,12 @@ export async function endClaim (
       })),
       skipDuplicates: true
     })
-    await outboxMessage.updateMany({ where: { ...again, ...ofPages }, data: times })
   }
   await outboxMessage.deleteMany({ where: { ...SHOWN, ...ofPages, state: { in: ['delivered', 'failed'] } } })
   const state = retrySeconds === null ? 'delivered' : 'failed'
   const data = { state, dueAt: null, lastAttemptAt: new Date(now()) }
-  await outboxMessage.updateMany({ where: { ...claimed, ...SHOWN }, data })
-  await outboxMessage.deleteMany({ where: claimed })
+  await outboxMessage.updateMany({ where: { ...isEnding, ...SHOWN }, data })
+  await outboxMessage.deleteMany({ where: isEnding })
   return retrySeconds === null ? 0 : ended.length
 }
 

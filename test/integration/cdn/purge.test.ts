@@ -6,8 +6,11 @@ import { buildTestApp, createPage, sendAs, signUp, testSettings, type Account,
 import { startCdn, type FakeCdn } from '../../helpers/cdn.ts'
 import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { query } from '../../helpers/servers.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
-import { deleteOldPurges } from '../../../src/modules/landing-pages/outbox-repository.ts'
+import { claimPurges, endClaim } from '../../../src/modules/cdn/purge-repository.ts'
+import { CDN_AGAIN_TARGET, CDN_TARGET,
+  deleteOldPurges } from '../../../src/modules/landing-pages/outbox-repository.ts'
 
 // Purges without Redis, where a change is settled at once. The servers check requests as the documentation of
 // each CDN describes them. test/system/deploy/varnish.test.ts runs Varnish.
@@ -119,6 +122,24 @@ t.test('a page is purged once more after five seconds', async (t) => {
   const second = await cdn.purge(page.public_id, 2)
   t.ok(second.at - first.at >= AGAIN_MS, `${second.at - first.at} ms later`)
   t.same(await cdnOf(app, account, page), purged, 'the second one is not another state')
+})
+
+t.test('a page that changes while its second purge begins gets another one', async (t) => {
+  const cdn = await startCdn(t)
+  const { app, account, url } = await startApp(t, cdn)
+  const page = await createPage(app, account)
+  await cdnIn(app, account, page, 'purged')
+  const { client } = await openTransaction(t, url)
+  const second = await client.query('SELECT FROM outbox WHERE target = $1 FOR UPDATE', [CDN_AGAIN_TARGET])
+  t.equal(second.rowCount, 1)
+  await call(app, account, 'PATCH', `/manage/landing_pages/${page.id}`, { current_data: { a: 2 } })
+  await untilBlocked(url, 1)
+  const claim = "UPDATE outbox SET state = 'sending', due_at = now() + interval '1 h' WHERE target = $1"
+  await client.query(claim, [CDN_AGAIN_TARGET])
+  await client.query('COMMIT')
+  t.match(await cdnIn(app, account, page, 'purged'), { version: 2 })
+  const where = { target: CDN_AGAIN_TARGET, state: 'waiting' }
+  t.equal(await app.database.outboxMessage.count({ where }), 1)
 })
 
 t.test('a write with Prefer: wait tells when the CDN was purged, and when it was not in time', async (t) => {
@@ -265,6 +286,19 @@ t.test('every address has to answer, and after three days a purge is given up', 
   t.match(await cdnIn(app, account, page, 'failed'), { version: 1, at: /Z$/ })
   t.same([good.requests.length, bad.requests.length], [2, 2], 'every address was tried again')
   t.match(await app.metrics.metrics(), /landfall_cdn_purges_given_up_total 1\n/)
+})
+
+t.test('a purge that is tried again at the end of its claim is not given up', async (t) => {
+  const { database } = await buildTestApp(t)
+  const [id, past] = ['019a7c1e-5f60-7c3a-9d2b-0f6a4c8e1b57', new Date(0)]
+  const times = { dueAt: past, settledAt: past }
+  const data = { id, pageId: id, target: CDN_TARGET, userId: 0, publicId: 'a.png', type: 'file', ...times }
+  await database.outboxMessage.create({ data })
+  const claim = await claimPurges(database, 1)
+  if (claim === undefined) throw new Error('no purge')
+  const now = () => claim.dueAt.getTime() - 5000
+  t.equal(await endClaim(database, { ...claim, now }, 5), 0)
+  t.equal(await database.outboxMessage.count(), 1)
 })
 
 t.test('purges wait while CDN_PURGE is off, and a dead process loses none', async (t) => {
