@@ -1,4 +1,5 @@
-import { unlessMissing, unlessTaken, deleteInBatches, type Database } from '../../infra/postgres/database.ts'
+import { unlessMissing, unlessTaken, deleteInBatches, type Database,
+  type Transaction } from '../../infra/postgres/database.ts'
 import type { LandingPage, OutboxMessage, Webhook } from '../../infra/postgres/generated/prisma/client.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
 import { OLDEST, type Page } from '../../http/pagination.ts'
@@ -123,25 +124,19 @@ export const findMessage = async (
 
 /** Queues messages, unless others of their pages wait. Those are due as soon as their version is settled. */
 async function queueMessages (
-  { outboxMessage }: Database,
+  { outboxMessage }: Transaction,
   { id: target, userId }: Webhook,
   messages: readonly (Pick<OutboxMessage, 'type' | 'pageId'> & Partial<OutboxMessage>)[]
 ): Promise<void> {
   const now = new Date()
-  await outboxMessage.createMany({
-    data: messages.map(({ settledAt = now, ...message }) => ({
-      ...message,
-      id: uuidv7(),
-      target,
-      userId,
-      dueAt: settledAt,
-      settledAt,
-      unconfirmed: 0
-    })),
-    skipDuplicates: true
-  })
-  const waiting = { target, pageId: { in: messages.map(({ pageId }) => pageId) }, state: 'waiting' }
   const settled = new Date(now.getTime() + UNCONFIRMED_SECONDS * 1000)
+  const data = messages.map(({ settledAt = now, ...message }) => {
+    // Not in the past, which would count as a delay. Not later, whatever a clock has said.
+    const dueAt = settledAt < now ? now : settledAt > settled ? settled : settledAt
+    return { ...message, id: uuidv7(), target, userId, dueAt, settledAt: dueAt, unconfirmed: 0 }
+  })
+  await outboxMessage.createMany({ data, skipDuplicates: true })
+  const waiting = { target, pageId: { in: messages.map(({ pageId }) => pageId) }, state: 'waiting' }
   for (const [settledAt, dueAt] of [[{ lte: now }, now], [{ gt: now }, settled]] as const) {
     const where = { ...waiting, settledAt, dueAt: { gt: dueAt } } // null while the webhook is paused
     await outboxMessage.updateMany({ where, data: { dueAt } })
@@ -172,22 +167,42 @@ export async function queueAllPages (
   }
   let sum = 0
   for (let after: string | undefined = OLDEST; after !== undefined;) {
-    const pages: PageState[] = await database.landingPage.findMany({
+    const pages: { id: string }[] = await database.landingPage.findMany({
       where: { ...where, id: { gt: after, ...wanted.length > 0 && { in: wanted } } },
       orderBy: [{ userId: 'asc' }, { id: 'asc' }],
       take: PAGES_PER_QUERY,
-      omit: { currentData: true, usedAssets: true }
+      select: { id: true }
     })
-    const messages = pages.map((page) => messageAbout(page, isAlone))
-    const sent = messages.filter(({ type }) => events.includes(type))
-    await queueMessages(database, webhook, sent)
-    sum += sent.length
-    after = pages.at(-1)?.id
+    const ids = pages.map(({ id }) => id)
+    sum += await database.$transaction(async (transaction) => {
+      const states = await lockPages(transaction, userId, ids)
+      const messages = states.map((page) => messageAbout(page, isAlone))
+      const sent = messages.filter(({ type }) => events.includes(type))
+      await queueMessages(transaction, webhook, sent)
+      return sent.length
+    })
+    after = ids.at(-1)
   }
   return sum
 }
 
 type PageState = Omit<LandingPage, 'currentData' | 'usedAssets'>
+
+/**
+ * Finds pages, and locks them until the end of the transaction. Writes wait, so that no newer message of a
+ * page is sent before the one that the transaction queues.
+ */
+async function lockPages (transaction: Transaction, userId: number, ids: string[]): Promise<PageState[]> {
+  // Prisma has no locks.
+  await transaction.$queryRaw`
+    SELECT id FROM landing_pages WHERE user_id = ${userId} AND id = ANY (${ids}::uuid[])
+    ORDER BY user_id, id FOR SHARE`
+  return await transaction.landingPage.findMany({
+    where: { userId, id: { in: ids } },
+    orderBy: { id: 'asc' }, // all statements lock messages in this order
+    omit: { currentData: true, usedAssets: true }
+  })
+}
 
 /** Returns a message about the state of a page. @param isAlone whether no other process serves readers */
 function messageAbout (page: PageState, isAlone: boolean) {
@@ -215,14 +230,13 @@ export async function queueAgain (
 ): Promise<void> {
   if (type === TEST_EVENT) return await queueTest(database, webhook)
   if (type === BATCH_EVENT || webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
-  const page = await database.landingPage.findFirst({
-    where: { id: pageId, userId: webhook.userId },
-    omit: { currentData: true, usedAssets: true }
+  await database.$transaction(async (transaction) => {
+    const [page] = await lockPages(transaction, webhook.userId, [pageId])
+    // Without a page, it is gone for good.
+    const message = page === undefined ? { type: 'page.deleted', pageId, publicId, version }
+      : messageAbout(page, isAlone)
+    await queueMessages(transaction, webhook, [message])
   })
-  // Without a page, it is gone for good.
-  const message = page === null ? { type: 'page.deleted', pageId, publicId, version }
-    : messageAbout(page, isAlone)
-  await queueMessages(database, webhook, [message])
 }
 
 /**

@@ -5,6 +5,7 @@ import { buildTestApp, createPage as createTextPage, sendAs, signUp, testSetting
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { isSignedWith, RECEIVABLE, startReceiver, type Receiver } from '../../helpers/receiver.ts'
 import { claimRedis } from '../../helpers/servers.ts'
+import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
 // Webhooks as their owner sees them, without Redis, where a change is settled at once.
@@ -391,6 +392,46 @@ t.test('with replicas, what an owner asks for waits until they have the version'
   await app.database.outboxMessage.updateMany({ where, data: { dueAt: tomorrow } })
   const second = await sync()
   t.ok(second.isSettled && second.wait > 0 && second.wait <= 61_000, `${second.wait} ms`)
+})
+
+t.test('sync and redeliver wait for a change of the page, and send its version', async (t) => {
+  const own = await testSettings(t) // a database in which no other test waits
+  const url = own.DATABASE_URL as string
+  const app = await buildTestApp(t, { ...own, ...RECEIVABLE })
+  const account = await signUp(app)
+  const receiver = await startReceiver(t)
+  await createTextPage(app, account)
+  const { body: webhook } = await call(account, 'POST', '/webhooks', { url: receiver.url }, app)
+  const askDuringChange = async (path: string) => {
+    const { client } = await openTransaction(t, url)
+    await client.query('UPDATE landing_pages SET version = version + 1')
+    const asked = call(account, 'POST', `/webhooks/${webhook.id}/${path}`, undefined, app)
+    await untilBlocked(url, 1)
+    await client.query('COMMIT')
+    t.equal((await asked).status, 202)
+  }
+  await askDuringChange('sync')
+  const { id, data } = await receiver.message(1)
+  t.equal(data.version, 2)
+  await askDuringChange(`deliveries/${id}/redeliver`)
+  t.match(await receiver.message(2), { data: { version: 3 } })
+})
+
+t.test('what an owner asks for is due within a minute from now, whenever the page was changed', async (t) => {
+  const account = await signUp(app)
+  const day = 86_400_000
+  for (const days of [-365, 1]) {
+    const { id } = await createPage(account, {})
+    const updatedAt = new Date(Date.now() + days * day)
+    await app.database.landingPage.update({ where: { id }, data: { updatedAt } })
+  }
+  const webhook = await createWebhook(account, await startReceiver(t))
+  const startedAt = Date.now()
+  await call(account, 'POST', `/webhooks/${webhook.id}/sync`)
+  const messages = await app.database.outboxMessage.findMany({ where: { target: webhook.id } })
+  const waits = messages.map(({ settledAt }) => settledAt.getTime() - startedAt)
+  t.equal(waits.length, 2)
+  t.ok(waits.every((wait) => wait >= 0 && wait <= 61_000 + Date.now() - startedAt), waits.join())
 })
 
 t.test('after a change of the secret both sign for 24 hours', async (t) => {
