@@ -40,7 +40,7 @@ export function allowRead (request: FastifyRequest, reply: FastifyReply, usual: 
   return sendWithoutBody(reply.code(204).headers(PREFLIGHT).header('access-control-allow-headers', asked))
 }
 
-/** Lets pages of CORS_ORIGINS read an error. The hooks that do so don't run for a request without a route. */
+/** Lets pages of CORS_ORIGINS read an error. The hooks of CORS don't run for a request without a route. */
 export function allowReadingError ({ headers, server }: FastifyRequest, reply: FastifyReply): void {
   const { CORS_ORIGINS } = server.config
   if (CORS_ORIGINS.length === 0) return

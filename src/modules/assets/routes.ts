@@ -38,7 +38,11 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
   }
 
   /** Deletes the row of an asset if the conditions of the request are true at that moment. */
-  async function deleteIfTrue (request: FastifyRequest, id: string, ifUnused: boolean): Promise<string> {
+  async function deleteIfConditionsHold (
+    request: FastifyRequest,
+    id: string,
+    ifUnused: boolean
+  ): Promise<string> {
     const { userId } = request.caller
     if (await findAsset(database, userId, id) === undefined) throw new NotFoundError()
     await app.findReferences(userId, id) // may search documents, which must not take place under a lock
@@ -102,7 +106,8 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const ifUnused = request.query.if_unused === 'true'
     await files.assertWritable()
     // The row is deleted first. After a crash in between, the cleanup removes the file.
-    const key = ifUnused || hasConditions(request.headers) ? await deleteIfTrue(request, id, ifUnused)
+    const key = ifUnused || hasConditions(request.headers)
+      ? await deleteIfConditionsHold(request, id, ifUnused)
       : await deleteAlways(request.caller.userId, id)
     await removeFile(database, files, key).catch(() => {}) // logged; the cleanup will remove it
     return sendWithoutBody(reply.code(204))

@@ -2,28 +2,28 @@ import { clock } from '../../infra/system/clock.ts'
 import { parse, VALID_MS, type Departed, type Heartbeat } from './heartbeats.ts'
 import { firstShareReads, sharedReads } from './shares.ts'
 
-/** A process without a heartbeat for this long has no share, and no request from before is under way. */
+/** After this long without a heartbeat, a process has lost its share, and all its requests have ended. */
 const SILENT_MS = VALID_MS + 1000
 /** Heartbeats that are further apart mean an outage of Redis, or that this process has paused. */
 const GAP_MS = 2000
 
 interface Member extends Heartbeat {
-  /** When its heartbeats began, as far as known, in milliseconds of the process clock. */
+  /** When its first heartbeat was seen, in milliseconds of the process clock. It may have begun earlier. */
   since: number
   /** When its last heartbeat was seen. */
   seenAt: number
 }
 
-/** What processes that have not reported their share of a client's window may still have allowed. */
+/** The reads that other processes may have allowed a client without having reported them yet. */
 export interface OpenShares {
   readonly reads: number
   /** The reads among them in first shares. */
   readonly firstReads: number
-  /** The processes among them that report soon, or have left a moment ago, so that the caller asks again. */
+  /** How many of these processes may report soon, so that the caller asks again. */
   readonly alive: number
 }
 
-/** The processes whose heartbeats one of them sees, itself among them. */
+/** All processes that this one knows by their heartbeats, itself among them. */
 export class KnownMembers {
   readonly #windowMs: number
   readonly #members = new Map<string, Member>()

@@ -161,7 +161,7 @@ export class Lease {
     this.resetAt = sentAt + leftMs
   }
 
-  /** Gives up the unspent reads. Returns their number, and the window that they are returned to. */
+  /** Gives up the unspent reads. Returns how many there are, and the window to which they go back. */
   release (): { reads: number, known: KnownWindow } {
     const { left: reads, total, own, id } = this
     this.left = 0
@@ -173,7 +173,7 @@ export class Lease {
     return { reads, known: { id, total, own } }
   }
 
-  /** Begins to count locally, from the last known count of the window. */
+  /** Counts without Redis from now on, beginning with the last known count of the window. */
   countLocally (max: number): void {
     this.own -= this.left
     this.left += max - this.total

@@ -81,10 +81,10 @@ const SVG_ROOT = /\s*<(?:[a-z]\w{0,15}:)?svg[\s/>]/iy
 
 /** Tells whether the root element is `svg`. */
 function isSvg (head: Uint8Array): boolean {
-  // Without a byte order mark.
+  // The decoder drops a byte order mark.
   const text = new TextDecoder().decode(head.subarray(0, SVG_PROLOG_BYTES))
   SVG_ROOT.lastIndex = 0
-  // One at a time: a repetition in the expression would try all ways to divide a hostile text.
+  // One at a time: a repeated group would try all ways to divide a hostile text, which takes very long.
   for (PROLOG.lastIndex = 0; PROLOG.test(text);) SVG_ROOT.lastIndex = PROLOG.lastIndex
   return SVG_ROOT.test(text)
 }
