@@ -60,14 +60,19 @@ const OUTAGES: Record<string, { begin: () => unknown, end: () => unknown }> = {
   }
 }
 
-/** Returns a client that has spent its limit on a replica. */
+/**
+ * Returns a client that has spent its limit on a replica. For some time after an outage, the other one may
+ * listen to a connection that is dead, so that it doesn't hear that its share is recalled.
+ */
 async function exhaustedClient (t: Test): Promise<string> {
-  const { client, passed } = await undisturbed(both, async () => {
-    const client = newClient()
-    return { client, passed: await spend(one, hot, client) }
-  })
-  t.equal(passed, LIMIT)
-  return client
+  return await until(async () => {
+    const { client, passed } = await undisturbed(both, async () => {
+      const client = newClient()
+      return { client, passed: await spend(one, hot, client) }
+    })
+    t.ok(passed <= LIMIT, `${passed} of ${LIMIT}`)
+    return passed === LIMIT && client
+  }, 'a client gets its limit')
 }
 
 for (const [name, { begin, end }] of Object.entries(OUTAGES)) {

@@ -205,10 +205,15 @@ t.test('when the primary is killed, its workers finish the requests in flight an
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ user: { email, password: PASSWORD } })
   }
-  const inFlight = Array.from(
-    { length: 8 },
-    async () => (await ask(service.url, '/auth/sign_in', signIn)).status
-  )
+  const send = (path: string, options?: RequestInit) =>
+    Array.from({ length: 8 }, async () => {
+      const response = await fetch(`${service.url}${path}`, options)
+      await response.text()
+      return response.status
+    })
+  // fetch() uses these connections again. Those that only the primary has accepted would end with it.
+  await Promise.all(send('/health/live'))
+  const inFlight = send('/auth/sign_in', signIn)
   await Promise.race(inFlight)
   service.child.kill('SIGKILL')
   t.same(await Promise.all(inFlight), Array(8).fill(200))
