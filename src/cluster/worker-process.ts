@@ -42,7 +42,7 @@ export class WorkerProcess {
         'exit',
         (code: number | null, signal: string | null) => resolve({ code, signal, reason: this.#reason })
       )
-      // A process that could not be created emits no 'exit'. Other errors come before an 'exit'.
+      // Only a process that could not be created has no pid. It emits an 'error', but no 'exit'.
       worker.on('error', (error) => {
         if (worker.process.pid === undefined) resolve({ code: null, signal: null, reason: error.message })
       })

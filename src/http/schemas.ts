@@ -202,7 +202,7 @@ export const serializerCompiler: FastifySerializerCompiler<TSchema> = ({ schema 
 export const nothing = (meaning: string, ...headers: ResponseHeader[]) =>
   response(Type.Null(), meaning, ...headers)
 
-/** For a GET with an ETag: the headers of its conditions, 200 and 304. With If-Match comes the 412. */
+/** Describes a GET with an ETag: its conditional headers, and the responses 200 and 304. */
 export const conditionalRead = <T extends TSchema>(schema: T, what: string) => ({
   headers: ReadConditions,
   response: {

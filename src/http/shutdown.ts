@@ -27,12 +27,12 @@ const POLL_INTERVAL_MS = 50
 const MAX_ACCEPT_QUEUE_MS = 2000
 /** Longest duration of phase 3. */
 const MAX_ANNOUNCE_MS = 1000
-/** Time limit in phase 4 for the headers of a request. Node doesn't count the connection as idle before. */
+/** Time limit in phase 4 for the headers of a request. Until then, its connection isn't idle for Node. */
 const INCOMPLETE_REQUEST_MS = 1000
 /** Time limit in phase 4 for a pause in a body. Longer, because a body that still arrives mustn't be cut. */
 const PAUSED_BODY_MS = 3000
 
-/** Whether a handler has read everything that has arrived of a body, and waits for the rest. */
+/** Whether a handler has read the part of a body that has arrived, and waits for the rest. */
 const awaitsBody = ({ req, headersSent }: ServerResponse): boolean =>
   !headersSent && !req.complete && req.readableFlowing !== null && req.readableLength === 0
 
@@ -40,7 +40,7 @@ class Shutdown {
   readonly #app: FastifyInstance
   /** Longest duration of the whole shutdown, in milliseconds. */
   readonly #timeoutMs: number
-  /** Longest duration of phase 1, in milliseconds. It counts towards `#timeoutMs`. */
+  /** Longest duration of phase 1, in milliseconds. `#timeoutMs` includes it. */
   readonly #delayMs: number
   readonly #sockets = new Set<Socket>()
   readonly #cutOff = new AbortController()

@@ -79,7 +79,7 @@ async function isOwn (folder: string, dataDir: string): Promise<boolean> {
     (found.mode & 0o077) === 0
 }
 
-/** Runs `action` on an embedded database that no service uses, and that is created if there is none. */
+/** Starts the embedded database, creates it if there is none, and runs `action` on it. No service may run. */
 export async function withEmbedded<T> (
   dataDir: string,
   log: DataDirLog,
@@ -103,8 +103,8 @@ export async function withEmbedded<T> (
  * other connections wait while a transaction is open (postgres-wire-server.ts). The copy is in the same state
  * as after a crash of the process and contains every committed change.
  *
- * @throws {DataDirError} if the database ended, or continued after 30 s, before `action` had finished, so
- *   that the result is invalid
+ * @throws {DataDirError} if `action` took longer than 30 s, or the database ended meanwhile. Then the copy is
+ *   invalid
  */
 export async function freeze (connection: Connection, action: () => Promise<void>): Promise<void> {
   const client = new pg.Client(connectionOptions(connection)).on('error', () => {}) // COMMIT fails, too

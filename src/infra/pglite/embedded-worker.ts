@@ -35,7 +35,7 @@ if (sockets === undefined) {
   const server = new PostgresWireServer(db, fail)
   await server.listen(sockets.service)
   let onNoticed = (): void => {}
-  /** Before a command is told that it has changed something, the service knows. */
+  /** Tells the service of a change by a command. The command gets its response after that. */
   const tellOfChange = async (): Promise<void> =>
     await new Promise((resolve) => {
       onNoticed = resolve

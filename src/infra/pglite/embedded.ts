@@ -29,7 +29,7 @@ export interface EmbeddedDatabase {
 
 /** The folder in DATA_DIR in which a backup is being restored. */
 export const RESTORING = 'restoring'
-/** The ports in the names of the sockets for the service and for commands. */
+/** Sockets are named by a port: one for the service, one for commands. */
 const PORT = 5432
 export const COMMAND_PORT = 5433
 const CLOSE_TIMEOUT_MS = 5_000

@@ -30,7 +30,7 @@ export class PostgresWireServer {
   readonly #onFailure: (error: unknown) => void
   readonly #servers: ReturnType<typeof createServer>[] = []
   readonly #sockets = new Set<Socket>()
-  /** Resolve when the session is free of their connections. */
+  /** One promise for each open connection. It resolves when the connection no longer uses the session. */
   readonly #ends = new Set<Promise<void>>()
 
   /** @param onFailure called if the database fails; it can't be used after that */

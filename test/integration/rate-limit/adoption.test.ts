@@ -223,7 +223,7 @@ t.test('reads that a process allowed while it knew of no response to an adoption
   t.ok(await spendInTurn([two, next], 'd') <= LIMIT - 5)
 })
 
-t.test('a process that gets no response to an adoption asks again, and then counts for the other one', async (t) => {
+t.test('a process without a response to its adoption asks again, and then counts for the other one', async (t) => {
   const { two, next, members, reconnect } = await startWithLostResponse(t)
   await reconnect()
   await until(() => !members.isNew)

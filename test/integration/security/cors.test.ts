@@ -90,7 +90,7 @@ t.test('an OPTIONS request that is not a preflight gets 204', async (t) => {
   t.equal((await app.inject({ method: 'OPTIONS', url: '/auth/sign_in' })).statusCode, 204)
 })
 
-t.test('pages of every origin may ask for documents, files and previews, with the headers that they name', async (t) => {
+t.test('every origin may ask for documents, files and previews, with the headers that it names', async (t) => {
   for (const url of [`/landing_pages/${page.public_id}`, '/uploads/x', '/previews/x']) {
     const preflight = {
       ...PREFLIGHT,

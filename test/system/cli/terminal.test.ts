@@ -142,8 +142,10 @@ t.test('edit asks before it writes, and offers another edit of what is refused',
   const repaired = await edit('sed -i "s/oops/3/;s/2/oops/"', 'y\r', 'y\r')
   t.match(repaired, {
     code: 0,
-    shown:
-      /^The document is not valid JSON \(line 1, column 7\): nothing was written\nEdit again\? \[y\/N\] y\n--- current\n/
+    shown: new RegExp([
+      '^The document is not valid JSON \\(line 1, column 7\\): nothing was written\n',
+      'Edit again\\? \\[y/N\\] y\n--- current\n'
+    ].join(''))
   })
   t.equal(await readPage(id), '{"n": 3}')
 

@@ -14,8 +14,10 @@ const { survivor, victim, database, load, look, settings } = await startReplicas
 /** More than one batch. */
 const PAGES = 12
 /** The steps of the deletion, without those that check the session and the password. */
-const STEPS =
-  /^query (COMMIT|WITH locked |DELETE FROM "public"."(assets|refresh_tokens|users)|SELECT "public"."(assets|landing_pages)")|^unlink/
+const STEPS = new RegExp([
+  '^query (COMMIT|WITH locked |DELETE FROM "public"."(assets|refresh_tokens|users)|',
+  'SELECT "public"."(assets|landing_pages)")|^unlink'
+].join(''))
 
 interface Doomed {
   readonly owner: Owner

@@ -77,7 +77,7 @@ async function counted (database: string): Promise<[number, number][]> {
   return rows.map(({ reads, not_modified: notModified }) => [Number(reads), Number(notModified)])
 }
 
-t.test('the counts of 6,000 reads of three processes that stop are exact, and unknown ids take no place', async (t) => {
+t.test('6,000 reads of three processes that stop are counted exactly, and unknown ids take no place', async (t) => {
   const database = await createMigratedDatabase(t)
   const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
   const startOne = async () => await start(t, database, settings)

@@ -148,8 +148,8 @@ const readToEnd = async (raw: IncomingMessage): Promise<void> =>
   })
 
 /**
- * Counts the files of a form, and notes whether the file's field is text. @fastify/multipart leaves out
- * fields with malformed JSON, and parts that are named like a property of Object.prototype.
+ * Counts the files of a form, and notes whether the file's field is text. This can't be left to
+ * @fastify/multipart: it skips fields with malformed JSON, and parts with names such as `constructor`.
  */
 function inspectHeads () {
   let files = 0
