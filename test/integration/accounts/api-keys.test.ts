@@ -106,7 +106,7 @@ t.test('every broken rule of a new key is reported, and none is made', async (t)
   t.equal((await create(owner, { name: '😀'.repeat(100) })).statusCode, 201, 'characters, not code units')
 })
 
-t.test('a key without the scope of a route is refused with the name of the scope', async (t) => {
+t.test('a key without the scope gets a 403 that names it', async (t) => {
   const owner = await signUp(app)
   for (const scope of SCOPES) {
     const without = await createKey(app, owner, SCOPES.filter((other) => other !== scope))

@@ -88,7 +88,7 @@ t.test('a refresh token is exchanged for a cookie, which is renewed with each us
   t.equal((await renew({ cookie: `theme=dark; ${cookieOf(second)}; other=1` })).statusCode, 200)
 })
 
-t.test('the cookie is for https alone, and below the path of BASE_URL, if BASE_URL says so', async (t) => {
+t.test('the cookie has the scheme and the path of BASE_URL', async (t) => {
   for (
     const [BASE_URL, name, path, secure] of [
       ['https://landfall.test', '__Secure-landfall_session', '/auth/browser_session', '; Secure'],
@@ -128,7 +128,7 @@ t.test('a body is optional, also one with a type', async (t) => {
   t.equal((await renew({ cookie: next, payload: 'refresh_token=x', headers: form })).statusCode, 415)
 })
 
-t.test('attack: pages of other origins can neither renew nor end a session, nor plant one', async (t) => {
+t.test('attack: other origins can neither renew, end nor plant a session', async (t) => {
   const victim = await startBrowser()
   const attacker = await signUp(app)
   const origins = [
@@ -180,7 +180,7 @@ t.test('pages of the host to which a request is sent may use the session, too', 
   t.equal(await from('http://other.example'), 403, 'without TLS')
 })
 
-t.test('attack: X-Forwarded-Host does not make a page of another host one of the service', async (t) => {
+t.test('attack: X-Forwarded-Host makes no foreign page one of the service', async (t) => {
   const behind = await buildTestApp(t, { ...settings, TRUST_PROXY: '127.0.0.1' })
   for (const on of [app, behind]) {
     const { cookie } = await startBrowser(on)
@@ -237,7 +237,7 @@ t.test('without a cookie the response is 204; one without a usable token is refu
   for (const payload of ['[]', '"x"', '7']) refused(t, await renew({ payload }), false, payload)
 })
 
-t.test('attack: a second cookie of the same name is no way to plant a session', async (t) => {
+t.test('attack: a second cookie of the name plants no session', async (t) => {
   const victim = await startBrowser()
   const attacker = await startBrowser()
   for (const cookie of [`${attacker.cookie}; ${victim.cookie}`, `${victim.cookie}; ${attacker.cookie}`]) {

@@ -15,7 +15,7 @@ const valid = { current_password: PASSWORD, password: NEW, password_confirmation
 const status = async ({ headers }: Pick<Account, 'headers'>, url = '/auth/me') =>
   (await replica.inject({ url, headers })).statusCode
 
-t.test('the new password replaces the old one, and only the session that changed it lives on', async (t) => {
+t.test('a new password replaces the old one and ends other sessions', async (t) => {
   const owner = await signUp(app)
   const other = await signIn(app, owner)
   const key = await createKey(app, owner, ['pages:read'])
@@ -66,7 +66,7 @@ t.test('of two changes at once, one wins', async (t) => {
   t.equal(await signInStatus(app, owner.user.email, passwords[statuses.indexOf(204)] as string), 200)
 })
 
-t.test('a session that starts with the old password during the change ends, too', async (t) => {
+t.test('a session begun with the old password during the change ends', async (t) => {
   const owner = await signUp(app)
   const url = settings.DATABASE_URL as string
   // What the statement of a sign-in does, while it lasts.

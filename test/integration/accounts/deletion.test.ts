@@ -49,7 +49,7 @@ const untilNothingIsLeftOf = async (userId: number): Promise<boolean> =>
 const countOf = async (table: string) =>
   (await query(settings.DATABASE_URL as string, `SELECT count(*)::integer AS n FROM ${table}`))[0]?.n
 
-t.test('with the account go its pages, files, sessions and keys, at once on all replicas', async (t) => {
+t.test('deleting an account ends all that it has, on every replica', async (t) => {
   const [owner, neighbour] = [await signUp(app), await signUp(app)]
   const other = await signIn(replica, owner)
   const key = await createKey(app, owner, ['pages:read'])

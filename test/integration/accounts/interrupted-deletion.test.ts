@@ -144,7 +144,7 @@ t.test('a deletion whose files cannot be removed is answered, and finished later
   t.match(await metrics(), /^landfall_unfinished_account_deletions 0$/m)
 })
 
-t.test('after an error of PostgreSQL, the process goes on with the deletion', async (t) => {
+t.test('a deletion goes on after an error of PostgreSQL', async (t) => {
   const impatient = await buildTestApp(t, { ...settings, DATABASE_TIMEOUT_MS: '500' })
   const owner = await signUp(impatient)
   const { public_id: id } = await createPage(impatient, owner)
@@ -158,7 +158,7 @@ t.test('after an error of PostgreSQL, the process goes on with the deletion', as
   await untilGone(owner)
 })
 
-t.test('a process that starts goes on with a deletion that has just begun', async (t) => {
+t.test('a process that starts goes on with a deletion', async (t) => {
   const owner = await signUp(app)
   await createPage(app, owner)
   await begin(owner)

@@ -7,7 +7,7 @@ import { buildTestApp, NOBODY, PASSWORD, sendAs, signInStatus, signUp, testSetti
 import { startMailServer } from '../../helpers/mail-server.ts'
 import { until } from '../../helpers/until.ts'
 
-t.test('passwords are hashed with argon2id, 19 MiB of memory, two passes and one lane', async (t) => {
+t.test('passwords are hashed with argon2id, 19 MiB, two passes, one lane', async (t) => {
   const hash = await new Passwords().hash('some password')
   t.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   t.not(hash, await new Passwords().hash('some password'), 'each hash has its own salt')
@@ -27,7 +27,7 @@ t.test('at most two hashes are computed at once, 64 wait, and all others get 503
   t.match(await passwords.hash('some password'), /^\$argon2id/, 'hashing works again afterwards')
 })
 
-t.test('one address holds eight places of the hash queue, and others have their turn on every route', async (t) => {
+t.test('one address holds eight places of the hash queue, others the rest', async (t) => {
   const mail = await startMailServer(t)
   const settings = {
     ...await testSettings(t),

@@ -94,7 +94,7 @@ t.test('using a session or a key writes at most once a minute, from however many
   }
 })
 
-t.test('ending a session refuses it at once on every replica, and no other one', async (t) => {
+t.test('ending a session refuses it alone, at once on every replica', async (t) => {
   const owner = await signUp(app)
   const other = await signIn(app, owner)
   const third = await signIn(app, owner)

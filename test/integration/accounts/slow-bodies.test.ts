@@ -78,7 +78,7 @@ async function sendHalf (t: Test, account: Account, { method, path, type, body }
 }
 
 for (const [name, writeOf] of Object.entries(WRITES)) {
-  t.test(`${name} gets 401 if its session is signed out on any replica while the body arrives`, async (t) => {
+  t.test(`${name} gets 401 if its session ends while the body arrives`, async (t) => {
     const account = await signUp(app)
     const write = await writeOf(account)
     const before = await kept()

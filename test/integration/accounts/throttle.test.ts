@@ -117,7 +117,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
 }
 
 for (const kind of ['in the process', 'in Redis'] as const) {
-  t.test(`a throttled account can sign in again 15 minutes after its first failure, counted ${kind}`, async (t) => {
+  t.test(`an account is throttled for 15 minutes, counted ${kind}`, async (t) => {
     const redis = kind === 'in Redis' ? { REDIS_URL: await claimRedis(t) } : {}
     const app = await buildTestApp(t, { ...redis, ...LIMITS })
     const { user } = await signUp(app)
@@ -145,7 +145,7 @@ for (const kind of ['in the process', 'in Redis'] as const) {
   })
 }
 
-t.test('wrong passwords count as failed sign-ins on every route that asks for one', async (t) => {
+t.test('wrong passwords count as failed sign-ins on every route', async (t) => {
   const app = await buildTestApp(t, { ...LIMITS, SIGN_IN_FAILURES_PER_ADDRESS: '1000' })
   const fresh = { password: 'staple battery horse', password_confirmation: 'staple battery horse' }
   const routes = [
@@ -214,7 +214,7 @@ const COMPOSE = readFileSync(join(PROJECT, 'docker-compose.yml'), 'utf8')
 const SHIPPED_POLICY = /"--maxmemory-policy", "([a-z-]+)"/.exec(COMPOSE)?.[1] as string
 
 for (const policy of [SHIPPED_POLICY, 'allkeys-lru']) {
-  t.test(`guessing does not begin anew when writes fill Redis, with ${policy}`, async (t) => {
+  t.test(`guessing does not begin anew in a full Redis, with ${policy}`, async (t) => {
     const redis = await startRedisServer(t, { maxmemory: '8mb', 'maxmemory-policy': policy })
     const settings = { ...await testSettings(t), REDIS_URL: redis.url, SIGN_IN_FAILURES_PER_ACCOUNT: '4' }
     const replicas = [await buildTestApp(t, settings), await buildTestApp(t, settings)] as const

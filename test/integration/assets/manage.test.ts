@@ -6,7 +6,7 @@ import { onEachStore, stored } from '../../helpers/stores.ts'
 
 const app = await buildTestApp(t)
 
-t.test('unknown ids, malformed ids and ids of other users get the same 404, byte for byte', async (t) => {
+t.test('unknown, malformed and foreign ids get the same 404', async (t) => {
   const owner = await signUp(app)
   const stranger = await signUp(app)
   const asset = (await upload(app, owner, PNG)).json()

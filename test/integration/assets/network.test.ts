@@ -39,7 +39,7 @@ const limited = await signUp(strict)
 
 const temporary = async () => (await stored(app)).temporary.length
 
-t.test('an upload that is aborted at any point leaves no file and no record', async (t) => {
+t.test('an upload aborted at any point leaves no file and no record', async (t) => {
   const body = form(file(noise(3 * MEBIBYTE)))
   const last = body.length - END.length
   const lengths: Record<string, string>[] = [
@@ -158,7 +158,7 @@ async function impatientApp (t: Test) {
   return { url: await app.listen({ host: '127.0.0.1', port: 0 }), folder }
 }
 
-t.test('an upload that stalls is disconnected, one that is only slow succeeds', async (t) => {
+t.test('a stalled upload is disconnected, a slow one succeeds', async (t) => {
   const { url, folder } = await impatientApp(t)
   const left = async () => (await readdir(join(folder, '.tmp'))).length
 

@@ -100,7 +100,7 @@ t.test('only bitmap images and PDF files are served inline, not as attachments',
   }
 })
 
-t.test('a download keeps the name of the uploaded file, whatever is in it', async (t) => {
+t.test('a download keeps the name of the file, whatever it contains', async (t) => {
   const names: [sent: string, ascii: string, encoded: string][] = [
     ['price list.csv', 'price list.csv', 'price%20list.csv'],
     [

@@ -95,7 +95,7 @@ t.test('an empty store that belonged to another database can be claimed', async 
   t.equal(await claimFiles(second.database, first.files), false)
 })
 
-t.test('a copy of a database does not own its files until the owner file is removed', async (t) => {
+t.test('a copied database owns no files until the owner file is removed', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
   await upload(app, account, PNG)

@@ -36,7 +36,7 @@ async function pagesOf (account: Account, documents: readonly string[]): Promise
   return pages.map(({ id }) => id)
 }
 
-t.test('a read and a deletion search the pages that an older release wrote', async (t) => {
+t.test('files in pages of an older release are found', async (t) => {
   const account = await signUp(app)
   const [used, unused] = [await uploaded(account), await uploaded(account)]
   const [using = '', other = ''] = await pagesOf(account, [JSON.stringify([used.url]), '["x"]'])

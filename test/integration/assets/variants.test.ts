@@ -158,7 +158,7 @@ t.test('bytes that are no picture, or too many, are remembered and never tried a
   }
 })
 
-t.test('if the child process dies of a picture three times, the picture is given up', async (t) => {
+t.test('a picture is given up after it has killed three child processes', async (t) => {
   const app = await shared()
   const account = await signUp(app)
   // The child process has read a small picture when it dies. Of a large one, bytes are left.
@@ -188,7 +188,7 @@ t.test('if the child process dies of a picture three times, the picture is given
   t.equal((await askPatiently(app, large.variants[0]?.url as string)).statusCode, 200, 'once is not enough')
 })
 
-t.test('if the child process dies while its last bytes are stored, no part of the variant stays', async (t) => {
+t.test('a child process that dies leaves no part of a variant', async (t) => {
   const app = await shared()
   const asset = await store(app, await signUp(app), photo)
   const [variant] = asset.variants as [Variant]
@@ -295,7 +295,7 @@ onEachStore('variants of deleted assets are swept, also those made during the de
   t.equal((await ask(app, kept.variants[0]?.url as string)).statusCode, 200)
 })
 
-onEachStore('variants are deleted with their account, also those made at the same time', async (t, build) => {
+onEachStore('an account takes along variants that are being made', async (t, build) => {
   const app = await shared(build)
   const account = await signUp(app)
   const asset = await store(app, account, photo)

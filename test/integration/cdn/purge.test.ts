@@ -245,7 +245,7 @@ t.test('everything that readers no longer get is purged', async (t) => {
   await cdn.purge(kept!.public_id, count + 1)
 })
 
-t.test('after a 429, purges collect for as long as Retry-After says, and go in batches', async (t) => {
+t.test('after a 429, purges collect until Retry-After and go in batches', async (t) => {
   const PAGES = 120
   const cdn = await startCdn(
     t,
@@ -271,7 +271,7 @@ t.test('after a 429, purges collect for as long as Retry-After says, and go in b
   t.match(metrics, /landfall_cdn_purge_requests_total\{result="failed"\} 1\n/)
 })
 
-t.test('every address has to answer, and after three days a purge is given up', async (t) => {
+t.test('every address must answer, for three days', async (t) => {
   const [good, bad] = [await startCdn(t), await startCdn(t, () => ({ status: 503 }))]
   const { app, account, url } = await startApp(t, good, {
     CDN_PURGE: 'varnish',

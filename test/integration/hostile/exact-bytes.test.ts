@@ -29,7 +29,7 @@ const envelope = fc.tuple(
 const within = (record: string): string =>
   record.slice(record.indexOf('"current_data":') + 15, record.lastIndexOf(',"created_at":"'))
 
-t.test('a document sent by POST or PATCH, with or without the wrapper, is returned byte for byte', async () => {
+t.test('a document comes back byte for byte, however it was sent', async () => {
   await fc.assert(
     fc.asyncProperty(
       containerText,

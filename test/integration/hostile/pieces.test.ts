@@ -8,7 +8,7 @@ const chunked = (bytes: Buffer | string): Buffer =>
   Buffer.concat([...Buffer.from(bytes)].flatMap((byte) => [Buffer.from(`1\r\n`), Buffer.of(byte, 13, 10)]))
 const END = '0\r\n\r\n'
 
-t.test('a body in chunks of one byte is read correctly, both JSON and multipart', async (t) => {
+t.test('a body in chunks of one byte is read correctly', async (t) => {
   const app = await buildTestApp(t)
   const connection = connectionTo(t, await listen(app))
   const { headers: { authorization } } = await signUp(app)
@@ -37,7 +37,7 @@ t.test('a body in chunks of one byte is read correctly, both JSON and multipart'
   t.ok((await app.inject(new URL(url).pathname)).rawPayload.equals(content))
 })
 
-t.test('20 bodies of 60 KB in chunks of one byte use less than 40 MiB of memory', async (t) => {
+t.test('chunks of one byte use little memory', async (t) => {
   const app = await buildTestApp(t, { BODY_TIMEOUT_MS: '60000' })
   const url = await listen(app)
   const half = chunked('x'.repeat(60_000))

@@ -34,7 +34,7 @@ async function service (t: Test) {
   return { app, url, account, auth, get, open, cachedPage, database }
 }
 
-t.test('a pipeline that starts with a management request is closed after the first response', async (t) => {
+t.test('a pipeline behind a management request is closed after its response', async (t) => {
   const { app, get, open, cachedPage } = await service(t)
   const { path, patch } = await cachedPage()
   const write = patch('"never"')
@@ -67,7 +67,7 @@ t.test('a pipeline that starts with a management request is closed after the fir
   t.equal((await app.inject(path)).body, '[1]', 'no write after the first request was carried out')
 })
 
-t.test('a write pipelined after public reads is either answered or not carried out', async (t) => {
+t.test('a write behind public reads is answered or not made', async (t) => {
   const { app, get, open, cachedPage } = await service(t)
   const { path, patch } = await cachedPage()
   for (const isCached of [false, true]) {
@@ -96,7 +96,7 @@ t.test('a public read that waits in a pipeline gets no 100 Continue', async (t) 
   t.equal((await connection.response()).status, 200)
 })
 
-t.test('pipelined downloads that are not read keep one file open, until the connection is closed', async (t) => {
+t.test('unread pipelined downloads keep one file open', async (t) => {
   const { app, url, account, get } = await service(t)
   // More than the buffers of a connection can take.
   const path = pathOf((await upload(app, account, Buffer.alloc(20 * 1024 * 1024))).json())
@@ -140,7 +140,7 @@ t.test('a pipeline of management requests queries the database only once', async
   t.equal(await greedy.rest(), '')
 })
 
-t.test('the service answers the first request of a pipelined flood and stops reading the rest', async (t) => {
+t.test('of a pipelined flood only the first request is read', async (t) => {
   const { app, get, open } = await service(t)
   const flood = open()
   const [flooded] = await once(app.server, 'connection') as [Socket]
@@ -166,7 +166,7 @@ t.test('dropped requests release their headers', async (t) => {
   t.equal(kept.length, 1, 'only the first request keeps its headers')
 })
 
-t.test('an unanswerable request closes the connection after the response before it is complete', async (t) => {
+t.test('an unanswerable request cuts off no earlier response', async (t) => {
   const { app, account, get, open } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
@@ -188,7 +188,7 @@ t.test('an unanswerable request closes the connection after the response before 
   }
 })
 
-t.test('a CONNECT, or an upgrade that bytes follow, is the last request; earlier ones get their own responses', async (t) => {
+t.test('a CONNECT or an upgrade with bytes is the last request', async (t) => {
   const { app, get, open, cachedPage } = await service(t)
   const { path, patch } = await cachedPage()
   const connect = 'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\nX-Request-Id: connect\r\n\r\n'

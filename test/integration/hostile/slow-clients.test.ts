@@ -23,7 +23,7 @@ async function drip (to: Connection, bytes: Buffer, pauseMs = 0): Promise<void> 
   }
 }
 
-t.test('requests sent one byte at a time get the same responses as requests sent at once', async (t) => {
+t.test('requests sent byte by byte get the same responses', async (t) => {
   const auth = { Authorization: account.headers.authorization }
   const json = { 'Content-Type': 'application/json' }
   const chunked = requestOf('/auth/refresh', { ...json, 'Transfer-Encoding': 'chunked' }, 'POST')
@@ -43,7 +43,7 @@ t.test('requests sent one byte at a time get the same responses as requests sent
   }
 })
 
-t.test('requests whose headers or body exceed their time limit get 408, and other clients are served', async (t) => {
+t.test('headers and bodies over their time limit get 408', async (t) => {
   const { url } = hasty
   const head = Buffer.from(`GET /health/live HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(10_000)}`)
   const length = { 'Content-Type': 'application/json', 'Content-Length': '10000' }
@@ -66,7 +66,7 @@ t.test('requests whose headers or body exceed their time limit get 408, and othe
   }
 })
 
-t.test('a body that does not go on gets 408 long before its time limit, one that is only slow is read', async (t) => {
+t.test('a body that pauses gets 408 early, a slow one is read', async (t) => {
   const { url } = patient
   const head = { 'Content-Type': 'application/json' }
   const silent = connection(t, url)
@@ -83,7 +83,7 @@ t.test('a body that does not go on gets 408 long before its time limit, one that
   t.equal((await slow.response()).status, 422)
 })
 
-t.test('the service stops reading from a client that does not read its responses, and serves others', async (t) => {
+t.test('a client that reads no responses is not read from', async (t) => {
   const greedy = connection(t, patient.url)
   greedy.socket.pause()
   const request = Buffer.from(requestOf(`/landing_pages/${page.public_id}`))
@@ -100,7 +100,7 @@ t.test('the service stops reading from a client that does not read its responses
   greedy.socket.destroy()
 })
 
-t.test('shutdown closes a connection whose client does not read the refusal of its CONNECT', async (t) => {
+t.test('shutdown closes a connection whose client never reads', async (t) => {
   const app = await buildTestApp(t, { SHUTDOWN_TIMEOUT_MS: '500' })
   const url = await listen(app)
   const { port } = new URL(url)

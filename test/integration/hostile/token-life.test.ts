@@ -112,7 +112,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   replica: fc.constantFrom(0, 1)
 })
 
-t.test('after any sequence of operations, the valid tokens are those of the model', async (t) => {
+t.test('after any operations, the valid tokens are those of the model', async (t) => {
   let compared = 0
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps) => {

@@ -50,7 +50,7 @@ const headers: [what: string, lines: string[]][] = [
   ['headers of a trusted proxy', [`X-Forwarded-User: ${account.user.email}`, 'X-User-Id: 1']]
 ]
 
-t.test('every invalid access token gets the same 401 on every route that requires one', async (t) => {
+t.test('every invalid access token gets the same 401 on every route', async (t) => {
   const bodies = new Set<string>()
   for (const route of owned) {
     const path = `${route.path}?access_token=${account.access_token}`

@@ -71,7 +71,7 @@ async function startService (t: Test) {
 
 const bearer = ({ headers }: Account): string => `Authorization: ${headers.authorization}\r\n`
 
-t.test('announced bodies of which nothing arrives take no memory and refuse nobody', async (t) => {
+t.test('announced bodies that never arrive take no memory', async (t) => {
   const { app, connections, held, begin } = await startService(t)
   const other = await signUp(app)
   for (let address = 1; address <= 4; address++) {
@@ -113,7 +113,7 @@ t.test('one address without a session gets a sixteenth of the memory, besides th
   await fill('192.0.2.1', '/landing_pages', SHARE / 2, bearer(owner))
 })
 
-t.test('large bodies leave room for small ones, and public reads go on', async (t) => {
+t.test('large bodies leave room for small ones', async (t) => {
   const { app, held, fill, refused } = await startService(t)
   const owner = await signUp(app)
   const page = await createPage(app, owner, '{}')

@@ -100,7 +100,7 @@ t.test('a refresh token that is used again is recorded with user and session', a
   t.equal(replays.length, 1)
 })
 
-t.test('each 429 of the account routes is recorded with the limit that was met', async (t) => {
+t.test('each 429 of accounts is recorded with its limit', async (t) => {
   const { app, take, post, signIn, refresh } = await audited(t, {
     SIGN_IN_FAILURES_PER_ACCOUNT: '1',
     SIGN_IN_FAILURES_PER_ADDRESS: '2',

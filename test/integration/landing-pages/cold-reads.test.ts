@@ -104,7 +104,7 @@ t.test('a batch has existing, missing, deleted and large documents', async (t) =
   }
 })
 
-t.test('a batch that began before a write answers no read that came after it', async (t) => {
+t.test('a batch answers no read that came after a later write', async (t) => {
   /** A statement sees the documents of the moment in which it begins, and answers when the test says so. */
   const table = new Map([['a', 1], ['b', 1]].map(([id, version]) => [id as string, version as number]))
   const statements: { readonly ids: readonly string[], readonly response: () => void }[] = []
@@ -144,7 +144,7 @@ t.test('a batch that began before a write answers no read that came after it', a
   }
 })
 
-t.test('a connection that is lost in a batch is a 503 for its readers, and the next batch works', async (t) => {
+t.test('a lost connection is a 503 for one batch only', async (t) => {
   const base = await testSettings(t)
   const url = base.DATABASE_URL as string
   const proxy = await createProxy(t, url)
@@ -161,7 +161,7 @@ t.test('a connection that is lost in a batch is a 503 for its readers, and the n
   t.same((await readAll(reader, ids)).map(({ body }) => body), numbered(20))
 })
 
-t.test('a statement that takes too long is a 503 for its readers, and holds up no others', async (t) => {
+t.test('a slow statement is a 503 for one batch only', async (t) => {
   const base = await testSettings(t)
   const url = base.DATABASE_URL as string
   const { settings, create } = await world(t, base)

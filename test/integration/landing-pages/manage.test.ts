@@ -291,7 +291,7 @@ async function routesOfPages () {
   return routes
 }
 
-t.test('malformed, unknown and deleted ids and those of other users get the same 404', async (t) => {
+t.test('malformed, unknown, deleted and foreign ids get the same 404', async (t) => {
   const page = await createPage(app, owner)
   await sendAs(app, owner, 'PUT', `/manage/landing_pages/${page.id}/draft`, '[]')
   const deleted = await createPage(app, owner)

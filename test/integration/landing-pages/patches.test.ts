@@ -166,7 +166,7 @@ t.test('of concurrent patches that test the same value, one is applied and the o
   t.same(statuses.slice(0, 10).sort(), [204, ...Array(9).fill(409)])
 })
 
-t.test('forty accounts with slow patches do not keep out an account with small ones', async (t) => {
+t.test('slow patches of forty accounts keep out no small one', async (t) => {
   const members = Array.from({ length: 500 }, (_, index) => `/m${index}`)
   const slow = JSON.stringify([
     ...members.map((path) => ({ op: 'add', path, value: 0 })),
@@ -225,7 +225,7 @@ function holdPatches (t: Test) {
 }
 
 for (const what of ['document', 'draft']) {
-  t.test(`a patch of a ${what} writes nothing if its key or session ends while it waits`, async (t) => {
+  t.test(`a waiting patch of a ${what} ends with its key or session`, async (t) => {
     const account = await signUp(app)
     const page = await createPage(app, account, '{}')
     const url = `/manage/landing_pages/${page.id}/${what}`

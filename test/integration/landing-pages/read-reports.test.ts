@@ -54,7 +54,7 @@ const reportOf = (report: Partial<ReadReport>): ReadReport => {
   }
 }
 
-t.test('reports of several processes never run into a deadlock with each other, deletions or writes', async (t) => {
+t.test('reports never deadlock with each other, deletions or writes', async (t) => {
   const owners = 40
   const { database, direct, pages, sums, url } = await openPages(t, owners, 20)
   await direct.query(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET deadlock_timeout = 10`) // of new connections, in ms

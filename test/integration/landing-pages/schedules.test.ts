@@ -49,7 +49,7 @@ const history = async (id: string): Promise<Version[]> => (await send('GET', url
 const states = async (id: string) =>
   (await history(id)).map(({ version, published, scheduled }) => [version, published, scheduled])
 
-t.test('a draft of a published page goes live at its time, whatever was published in between', async (t) => {
+t.test('a draft of a published page goes live at its time', async (t) => {
   const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
   const draft = await send('PUT', urlOf(id, '/draft'), '{"v": 9.0}')
   const key = await createKey(app, owner, ['pages:write'], { name: 'planner' })
@@ -138,7 +138,7 @@ t.test('schedules that make no sense are refused', async (t) => {
   t.equal(mismatch.statusCode, 412)
 })
 
-t.test('an account has at most 1,000 scheduled pages, also if two are scheduled at once', async (t) => {
+t.test('two schedules at once stay within the 1,000 of an account', async (t) => {
   const planner = await signUp(app)
   const pages = await Promise.all(Array.from({ length: 8 }, async () => await createPage(app, planner, '[]')))
   await query(
@@ -160,7 +160,7 @@ t.test('an account has at most 1,000 scheduled pages, also if two are scheduled 
   t.equal(await put(scheduled?.id ?? ''), 200, 'the schedule of a page can be replaced')
 })
 
-t.test('a draft is not changed by a write that meets the schedule', async (t) => {
+t.test('a write that meets the schedule changes no draft', async (t) => {
   for (let round = 0; round < 40; round++) {
     const { id } = await createPage(app, owner, '{"v":1}')
     await send('PUT', urlOf(id, '/draft'), '{"v":2}')
@@ -182,7 +182,7 @@ t.test('a draft is not changed by a write that meets the schedule', async (t) =>
   }
 })
 
-t.test('after an outage, all changes are made at once, exactly once and in the order of their times', async (t) => {
+t.test('after an outage, changes are made once, in their order', async (t) => {
   const pages = []
   for (let index = 0; index < 12; index++) pages.push(await createPage(app, owner, `[${index}]`))
   for (const { id } of pages) await send('POST', urlOf(id, '/unpublish'))
@@ -210,7 +210,7 @@ t.test('after an outage, all changes are made at once, exactly once and in the o
   t.same(times, times.toSorted(), 'in their order')
 })
 
-t.test('changes of an account that take long delay no other account', async (t) => {
+t.test('slow changes of an account delay no other account', async (t) => {
   const busy = await signUp(app)
   const calm = await createPage(app, owner, '{"v":1}')
   const pages = []

@@ -118,7 +118,7 @@ t.test('an index whose building was interrupted is built again', async (t) => {
   t.same(await isValid(killer, 'notes_id'), [true])
 })
 
-t.test('a migration that needs a locked table lets other statements pass, and says what it waits for', async (t) => {
+t.test('a migration that waits for a table lets statements pass', async (t) => {
   const url = await createDatabase(t)
   const name = '20200101000001_column'
   const migrations = [

@@ -16,7 +16,7 @@ async function spendInTurn (running: readonly Running[], client: string): Promis
   return passed
 }
 
-t.test('a process that is started after another one has left has its share at once', async (t) => {
+t.test('a process that replaces another one has its share at once', async (t) => {
   const url = await claimRedis(t)
   const all = (await startSharing(t, [url, url, url])).map(run)
   const clients = Array.from({ length: 300 }, (_, client) => `client ${client}`)
@@ -223,7 +223,7 @@ t.test('reads that a process allowed while it knew of no response to an adoption
   t.ok(await spendInTurn([two, next], 'd') <= LIMIT - 5)
 })
 
-t.test('a process without a response to its adoption asks again, and then counts for the other one', async (t) => {
+t.test('a process without a response to its adoption asks again', async (t) => {
   const { two, next, members, reconnect } = await startWithLostResponse(t)
   await reconnect()
   await until(() => !members.isNew)
@@ -233,7 +233,7 @@ t.test('a process without a response to its adoption asks again, and then counts
   t.equal(await spendInTurn([next, two], 'c'), LIMIT)
 })
 
-t.test('a killed process costs a client its share at most, also at a process that has just started', async (t) => {
+t.test('a killed process costs its share, also at a new process', async (t) => {
   for (const [count, share] of [[2, 10], [3, 6]] as const) {
     const url = await claimRedis(t)
     const all = (await startSharing(t, Array<string>(count).fill(url))).map(run)
@@ -323,6 +323,6 @@ t.test('reads in a first share count after an adoption', async (t) => {
   t.equal(await spendInTurn([next, two], 'a'), LIMIT - 12 - 3)
 })
 
-t.test('a client gets exactly its limit, however processes are restarted under its reads', async (t) => {
+t.test('a client gets exactly its limit, however processes restart', async (t) => {
   await testHistories(t, 4)
 })

@@ -15,7 +15,7 @@ async function age (replica: Replica, seconds: number): Promise<void> {
   }
 }
 
-t.test('a rolling restart changes nothing of what a client gets, however its reads are routed', async (t) => {
+t.test('a rolling restart changes nothing of what a client gets', async (t) => {
   const url = await claimRedis(t)
   const offset = settableClock(t)
   const restarted = fc.record({
@@ -45,7 +45,7 @@ t.test('a rolling restart changes nothing of what a client gets, however its rea
   }
 })
 
-t.test('a client that has spent its limit gets no read from a process that starts afterwards', async (t) => {
+t.test('a client without reads left gets none from a new process', async (t) => {
   const url = await claimRedis(t)
   const offset = settableClock(t)
   const replicas = await startReplicas(t, [url, url])
@@ -74,7 +74,7 @@ t.test('a client that has spent its limit gets no read from a process that start
   t.equal(lookups, 0, 'what the stopped process left is loaded when a client approaches its limit')
 })
 
-t.test('a client is not refused while a process with very many leases stops', async (t) => {
+t.test('a process with very many leases stops without refusing a client', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
   const [old, other] = replicas as [Replica, Replica]
@@ -96,7 +96,7 @@ t.test('a client is not refused while a process with very many leases stops', as
   t.notOk(await take(otherLimit, 'a'))
 })
 
-t.test('clients get all of their limit from processes that start some minutes after a full stop', async (t) => {
+t.test('clients have all of their limit after a full stop', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
   for (const replica of replicas) await stop(replica, [replica.limit(30)])

@@ -141,7 +141,7 @@ t.test('after an outage, a client gets its limit before all processes have sent 
   t.equal(await spend(limits[0], 'a'), 30)
 })
 
-t.test('shares never exceed two thirds of the limit while processes join, leave, crash and lose Redis', async (t) => {
+t.test('shares never exceed two thirds of the limit, whatever happens', async (t) => {
   const [observer] = await startReplicas(t, [await claimRedis(t)])
   const offset = settableClock(t)
   const max = 240
@@ -249,7 +249,7 @@ t.test('after the first minute, the processes share two thirds of the limit', as
   t.equal(await spend(limits[0], 'a'), 27, 'but it gets what the others report as unspent')
 })
 
-t.test('a window that Redis evicts continues with what the processes know of it', async (t) => {
+t.test('an evicted window goes on with what processes know', async (t) => {
   const url = await claimRedis(t)
   const replicas = await startSharing(t, [url, url])
   const limits = replicas.map((replica) => replica.limit(100))
@@ -267,7 +267,7 @@ t.test('a window that Redis evicts continues with what the processes know of it'
   t.equal(passed, 100, 'at two processes in turn')
 })
 
-t.test('the limit is exact while Redis is full of documents and evicts keys', async (t) => {
+t.test('the limit is exact while Redis evicts keys', async (t) => {
   for (const policy of ['volatile-ttl', 'allkeys-lru']) {
     const server = await startRedisServer(t)
     const replicas = await startSharing(t, [server.url, server.url])

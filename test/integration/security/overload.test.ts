@@ -4,7 +4,7 @@ import { until } from '../../helpers/until.ts'
 
 // An overloaded process refuses management requests, so that public reads go on.
 
-t.test('over a memory limit, management gets 503, while public reads, files and health go on', async (t) => {
+t.test('over a memory limit, management gets 503 and reads go on', async (t) => {
   const origin = 'https://app.example.com'
   const settings = { ...await testSettings(t), RATE_LIMIT_PUBLIC: '1000', CORS_ORIGINS: origin }
   const before = await buildTestApp(t, settings)

@@ -87,7 +87,7 @@ t.test('a name that leads to a private address is not connected to', async (t) =
   })
 })
 
-t.test('a name that changes its address between two questions reaches no private address', async (t) => {
+t.test('a name that changes its address reaches no private one', async (t) => {
   let [connections, asked] = [0, 0]
   const port = await startTcp(t, () => connections++)
   // TEST-NET-1 stands for a public address, to which nothing answers.

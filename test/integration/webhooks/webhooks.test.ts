@@ -183,7 +183,7 @@ t.test('of the messages of a page one is under way and one waits, which stands f
   t.match(await inState(account, webhook, 'delivered'), { version: 21, attempts: 2 })
 })
 
-t.test('an account whose receivers never respond leaves room for the others', async (t) => {
+t.test('silent receivers of an account leave room for others', async (t) => {
   const [busy, other] = [await signUp(app), await signUp(app)]
   const held = gate()
   const slow = await startReceiver(t, async (_message, count) => {

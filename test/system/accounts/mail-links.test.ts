@@ -56,7 +56,7 @@ async function askForReset (email: string): Promise<string> {
   return await linkIn(mail, email, 'Reset your password')
 }
 
-t.test('a person follows the link of a real mail and chooses a new password', async (t) => {
+t.test('a person chooses a new password with a mailed link', async (t) => {
   const { user: { email } } = await signUp(app)
   const link = await askForReset(email)
   t.ok(link.startsWith(`${BASE_URL}/account/reset-password#token=`), link)
@@ -89,7 +89,7 @@ t.test('a person follows the link of a real mail and chooses a new password', as
   await again.getByRole('alert').getByText('Link is invalid or has expired: ask for a new one').waitFor()
 })
 
-t.test('link scanners that open a link, also those that run its script, use nothing up', async (t) => {
+t.test('scanners that open a link and run its script use nothing up', async (t) => {
   const { user: { email }, headers } = await signUp(app)
   for (const link of [await linkIn(mail, email, 'Confirm your email address'), await askForReset(email)]) {
     requests.length = 0

@@ -290,7 +290,7 @@ t.test('the sweep reads all pages of a long list', async (t) => {
   t.strictSame((await look.published()).sort(), kept.sort())
 })
 
-t.test('if the storage breaks off while a picture is read, its variant gets 503 and is made later', async (t) => {
+t.test('a variant whose storage breaks off is made later', async (t) => {
   const { app, account, proxy } = await behindProxy(t)
   // Too large for all buffers on its way to the child process, and of noise, which can't be compressed.
   const size = { width: 2600, height: 2400, channels: 3 } as const

@@ -38,7 +38,7 @@ t.before(async () => {
   belongings = await Belongings.create(service.url)
 })
 
-t.test('a backup taken during uploads and deletions is complete, and the service keeps running', async (t) => {
+t.test('a backup during uploads and deletions is complete', async (t) => {
   const page = await belongings.owner.createPage(service.url, '{}')
   const readers = new Readers(t, { urls: [service.url], publicIds: [page.public_id] })
   const storm = new Storm(t, belongings.owner, service.url)
@@ -68,7 +68,7 @@ t.test('a backup is complete although assets are uploaded and deleted between it
   await backUpBetweenSteps(t, place(env), steps, new Interloper(belongings.owner, service.url))
 })
 
-t.test("a killed backup isn't accepted as complete, and the service keeps running", async (t) => {
+t.test('a killed backup is not accepted as complete', async (t) => {
   const directory = join(folder, 'killed')
   for (const step of ['copying the database', 'writing to the disk']) {
     t.equal((await signalAt(step, ['SIGKILL'], env, 'backup', directory)).signal, 'SIGKILL', step)
@@ -148,7 +148,7 @@ t.test("the service doesn't start after a killed restore", async (t) => {
   }
 })
 
-t.test('after Ctrl-C, pressed once or several times, backup and restore remove what they wrote', async (t) => {
+t.test('after Ctrl-C, backup and restore remove what they wrote', async (t) => {
   const other = settingsIn(temporaryFolder(t))
   const stops = [['copying the database', env, 'backup', join(folder, 'stopped')], [
     'copying the uploads',
@@ -166,7 +166,7 @@ t.test('after Ctrl-C, pressed once or several times, backup and restore remove w
   for (const path of Object.values(other).slice(0, 2)) t.notOk(existsSync(path), path)
 })
 
-t.test('restore refuses a backup with a damaged database before it writes anything', async (t) => {
+t.test('restore refuses a damaged database before it writes anything', async (t) => {
   const other = settingsIn(temporaryFolder(t))
   const damaged = join(folder, 'damaged')
   const largest = readdirSync(join(steps, 'data/postgres/base/5')).map((name) =>

@@ -48,7 +48,7 @@ t.before(async () => {
   belongings = await Belongings.create(service.url)
 })
 
-t.test('a backup taken during uploads and deletions is complete, and a service starts from it', async (t) => {
+t.test('a service starts from a backup during uploads and deletions', async (t) => {
   const storm = new Storm(t, belongings.owner, service.url)
   const made = await succeed(t, env, 'backup', copy)
   t.notMatch(made, new URL(env.DATABASE_URL).password)
@@ -149,11 +149,11 @@ ${curl} -X DELETE ${service.url}/assets/$id
   t.match(output, /Every asset has a file, and every file has an asset/)
 }
 t.test(
-  'a copy by the manual commands of docs/backup.md is complete, even during uploads and deletions',
+  'the manual commands of docs/backup.md make a complete copy',
   copyAsTold('By hand')
 )
 t.test(
-  'a copy by the Docker Compose commands of docs/backup.md is complete, even during uploads and deletions',
+  'the Docker Compose commands of docs/backup.md make a complete copy',
   copyAsTold('With Docker Compose')
 )
 
@@ -164,7 +164,7 @@ t.test("a killed restore isn't accepted as complete", async (t) => {
   await fails(t, other, ['serve'], /A restore into this database was interrupted: empty the database/)
 })
 
-t.test('verify finds damaged files in a backup and in a service, and backup copies them unchanged', async (t) => {
+t.test('verify finds damaged files, and backup copies them unchanged', async (t) => {
   const damaged = join(temporaryFolder(t), 'damaged')
   await cp(copy, damaged, { recursive: true })
   const uploads = join(damaged, 'uploads')

@@ -218,7 +218,7 @@ t.test('a person signs out, and signs in again by typing alone', async (t) => {
   await page.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()
 })
 
-t.test('a reload and a new tab need no sign-in, and no script can read the refresh token', async (t) => {
+t.test('a reload needs no sign-in, and no script reads the refresh token', async (t) => {
   const profile = await newProfile(t, browser)
   const { page } = await signUpInConsole(profile, url)
   await page.reload()
@@ -230,7 +230,7 @@ t.test('a reload and a new tab need no sign-in, and no script can read the refre
   t.match(await profile.cookies(), [{ httpOnly: true, sameSite: 'Strict', path: '/auth/browser_session' }])
 })
 
-t.test('a sign-out ends the session of all tabs, and a sign-in starts it in all of them', async (t) => {
+t.test('a sign-out or a sign-in counts for all tabs', async (t) => {
   const profile = await newProfile(t, browser)
   const { page, email } = await signUpInConsole(profile, url)
   const other = await openConsole(profile, url, 'assets')

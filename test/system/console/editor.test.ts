@@ -222,7 +222,7 @@ t.test('a session that ends during editing loses no text', async (t) => {
   await until(async () => await readText(id) === '  [1]', 'all is saved')
 })
 
-t.test('a sign-out in another tab costs nothing that is typed in this one', async (t) => {
+t.test('a sign-out in another tab costs nothing typed in this one', async (t) => {
   const { id } = await showNew('[1]')
   await typeAtStart(tab, ' ')
   for (const name of ['Visitors', 'Edit']) {

@@ -100,7 +100,7 @@ t.test('leaving a page without saving forgets what was written on it', async () 
   await isKept(undefined)
 })
 
-t.test('a sign-out and another user remove unsaved text, the end of a session does not', async (t) => {
+t.test('unsaved text ends with a sign-out, not with an expired session', async (t) => {
   const page = await writeOn('["private"]', '        ')
   await owner.call('DELETE', `${url}/auth/sessions`)
   await tab.reload()

@@ -32,7 +32,7 @@ async function restartAndSweep (): Promise<Pick<Storage, 'rows' | 'broken'>> {
 
 victim.advance(HOUR_MS + 60_000)
 
-t.test('SIGKILL at any step of an upload leaves no row without its file', async (t) => {
+t.test('SIGKILL in an upload leaves no row without its file', async (t) => {
   const statuses: number[] = []
   const stops = await stopAtEveryStep(victim, CHANGES, async () => {
     statuses.push((await owner.upload(victim.url, noise(5000))).status)
@@ -58,7 +58,7 @@ t.test('SIGKILL at any step of an upload leaves no row without its file', async 
   t.equal((await owner.upload(victim.url, noise(5000))).status, 201, 'uploads succeed again')
 })
 
-t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row without its file', async (t) => {
+t.test('SIGKILL while others work leaves no row without its file', async (t) => {
   const seen: Record<string, unknown> = {}
   for (const [steps, nth] of [[/^write/, 5], [/^sync/, 1], [/^rename/, 1], [/^query INSERT/, 1]] as const) {
     const before = await look()
@@ -85,7 +85,7 @@ t.test('SIGKILL while the disk or PostgreSQL works on an upload leaves no row wi
 })
 
 t.test(
-  'SIGKILL at any step of a deletion leaves the row with its file or neither',
+  'SIGKILL in a deletion leaves both row and file or neither',
   async (t) => {
     const before = await look()
     const assets: StoredAsset[] = []

@@ -48,7 +48,7 @@ const WRITES: Record<string, Write> = {
 }
 
 for (const [name, { result, status, run }] of Object.entries(WRITES)) {
-  t.test(`after SIGKILL at any step of ${name}, each version has its document`, async (t) => {
+  t.test(`SIGKILL at any step of ${name} leaves each version its document`, async (t) => {
     const pages: { id: string, publicId: string }[] = []
     const action = async () => {
       const page = await createHistory()

@@ -30,7 +30,7 @@ const refresh = async (token: string, { url } = victim) =>
 const lives = async (someone: Owner) => await someone.accessStatus(victim.url) === 200
 const nextToken = (response: Response) => response.json<{ refresh_token: string }>().refresh_token
 
-t.test('after SIGKILL at any step of a refresh, the old token or the new one works, never both', async (t) => {
+t.test('after SIGKILL in a refresh, exactly one token works', async (t) => {
   const people: Owner[] = []
   const refreshSomebodys = async () => {
     const someone = await Owner.signUp(survivor.url)
@@ -76,7 +76,7 @@ t.test('after SIGKILL at any step of a refresh, the old token or the new one wor
 })
 
 t.test(
-  'after SIGKILL at any step of a replay, a spent token never works and the next replay ends the session',
+  'after SIGKILL in a replay, a spent token never works',
   async (t) => {
     const people: { spent: string, newest: string, someone: Owner }[] = []
     const replay = async () => {
@@ -112,7 +112,7 @@ t.test(
   }
 )
 
-t.test('after SIGKILL between commit and publication, caches are stale until their copy expires', async (t) => {
+t.test('after SIGKILL before publication, caches are stale for a minute', async (t) => {
   const redis = new Redis(settings.REDIS_URL)
   t.teardown(() => redis.disconnect())
   const replicas = [survivor, victim]
@@ -188,7 +188,7 @@ t.test('after SIGKILL between commit and publication, caches are stale until the
 })
 
 t.test(
-  'the cleanup at start keeps the files of uploads that another replica is receiving',
+  'the cleanup at start keeps uploads of another replica',
   async (t) => {
     // The first upload is sending its file slowly, and the file of the second one waits for its row.
     const content = noise(100_000)

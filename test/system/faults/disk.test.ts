@@ -63,7 +63,7 @@ const refused = (t: Test, response: Response, status: 503 | 507): void => {
   if (status === 503) t.ok(Number(response.headers.get('retry-after')) >= 1)
 }
 
-t.test('uploads to a full disk get 507 and leave nothing behind, other routes work, and no restart is needed', async (t) => {
+t.test('uploads to a full disk get 507 and leave nothing', async (t) => {
   const kept = await create(150_000)
   const before = await stored()
   // With a limit on the size of files, writes beyond it fail as on a disk that fills up during an upload.
@@ -97,7 +97,7 @@ for (
     ['temporary files', [join(folder, '.tmp')], true]
   ] as const
 ) {
-  t.test(`uploads to a read-only folder (${name}) get 503, nothing is left behind or lost, and no restart is needed`, async (t) => {
+  t.test(`uploads to a read-only folder (${name}) get 503 and leave nothing`, async (t) => {
     const kept = await create(5000)
     const doomed = await create(5000)
     const reads = await readers.during(async () => {

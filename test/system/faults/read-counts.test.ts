@@ -77,7 +77,7 @@ async function counted (database: string): Promise<[number, number][]> {
   return rows.map(({ reads, not_modified: notModified }) => [Number(reads), Number(notModified)])
 }
 
-t.test('6,000 reads of three processes that stop are counted exactly, and unknown ids take no place', async (t) => {
+t.test('6,000 reads of processes that stop are counted exactly', async (t) => {
   const database = await createMigratedDatabase(t)
   const settings = { CACHE_MAX_BYTES: '150000' } // too small for all pages
   const startOne = async () => await start(t, database, settings)
@@ -144,7 +144,7 @@ t.test('a report whose response is lost is not counted twice', async (t) => {
   t.same(await counted(database), [[520, 0]])
 })
 
-t.test('a process that stops while PostgreSQL does not answer ends, and logs what is lost', async (t) => {
+t.test('a process that stops without PostgreSQL logs what is lost', async (t) => {
   const { proxy, end, output, readPage } = await startBehindProxy(t, { DATABASE_TIMEOUT_MS: '500' })
   proxy.blackhole()
   await readPage(10)

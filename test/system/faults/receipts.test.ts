@@ -33,7 +33,7 @@ async function readVersion (url: string, publicId: string): Promise<number> {
   return ((await response.json()) as { version: number }).version
 }
 
-t.test('with a receipt every replica has the version, whatever happens to Redis and the connections', async (t) => {
+t.test('with a receipt every replica has the version, whatever fails', async (t) => {
   const phases: Record<string, { receipts: number, none: number }> = {}
   let phase = { receipts: 0, none: 0 }
   const state = { isWriting: true }
@@ -99,7 +99,7 @@ t.test('with a receipt every replica has the version, whatever happens to Redis 
   t.ok((phases['a replica has no Redis']?.receipts ?? 0) > 0, 'the other writers do')
 })
 
-t.test('while a replica is frozen or dead, writes at others have their receipts', async (t) => {
+t.test('a frozen or dead replica holds up no receipt', async (t) => {
   const { id, public_id: publicId } = await owner.createPage(one.url, '{"version":1}')
   for (const { url } of replicas) t.equal(await readVersion(url, publicId), 1)
   three.child.kill('SIGSTOP')
@@ -112,7 +112,7 @@ t.test('while a replica is frozen or dead, writes at others have their receipts'
   t.equal(await readVersion(one.url, publicId), 3)
 })
 
-t.test('a process that stops ends its waits, and says nothing that it does not know', async (t) => {
+t.test('a process that stops gives no receipt that it cannot know', async (t) => {
   const { id, public_id: publicId } = await owner.createPage(one.url, '{"version":1}')
   const writing = write(one.url, id, 2, 50)
   await until(async () => await readVersion(one.url, publicId) === 2, 'the write is done')

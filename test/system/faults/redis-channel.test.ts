@@ -11,7 +11,7 @@ const { one, two, hot, cold, create, readers } = await startReplicas(t)
 const both = [one, two]
 const pages = [hot, ...cold]
 
-t.test('a lost channel is detected while commands still work, and no replica serves old documents for long', async (t) => {
+t.test('a lost channel is detected while commands still work', async (t) => {
   let foundMs = 0
   let backMs = 0
   const reads = await readers.during(async () => {
@@ -41,7 +41,7 @@ t.test('a lost channel is detected while commands still work, and no replica ser
   t.comment(`found in ${foundMs} ms, back in ${backMs} ms`)
 })
 
-t.test("a replica that reconnects to Redis before the writer doesn't serve the old copy in Redis", async (t) => {
+t.test('a replica that reconnects first serves no old copy', async (t) => {
   const [changed, doomed] = [await create(), await create()]
   for (const page of [changed, doomed]) t.equal((await page.read(two.url)).version, 1)
   for (const { proxy } of both) await proxy.refuse()

@@ -76,7 +76,7 @@ async function exhaustedClient (t: Test): Promise<string> {
 }
 
 for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
-  t.test(`Redis ${name}: reads succeed, limits are counted per process, and no write is undone`, async (t) => {
+  t.test(`Redis ${name}: reads and local limits go on, no write is undone`, async (t) => {
     const [over, fresh] = [await exhaustedClient(t), newClient()]
     const changed = cold[Object.keys(OUTAGES).indexOf(name)] as typeof hot
     const doomed = await create()
@@ -131,7 +131,7 @@ for (const [name, { begin, end }] of Object.entries(OUTAGES)) {
   })
 }
 
-t.test("while Redis doesn't answer, the open circuit breaker keeps reads from waiting for it", async (t) => {
+t.test('the open circuit breaker keeps reads from waiting for Redis', async (t) => {
   const before = await timedOut(both)
   const reads = await readers.during(async () => {
     for (const { proxy } of both) proxy.blackhole()
@@ -146,7 +146,7 @@ t.test("while Redis doesn't answer, the open circuit breaker keeps reads from wa
   t.ok(waited < asking.length / 3, `${waited} commands of ${asking.length} reads waited`)
 })
 
-t.test("clients don't notice when Redis is flushed and loses its scripts", async (t) => {
+t.test('clients do not notice a flushed Redis without scripts', async (t) => {
   const over = await exhaustedClient(t)
   const reads = await readers.during(async () => {
     for (let n = 0; n < 5; n++) {
@@ -166,7 +166,7 @@ t.test("clients don't notice when Redis is flushed and loses its scripts", async
   expectCoherentReads(t, reads, pages)
 })
 
-t.test("a pause of the process isn't taken for an outage of Redis", async () => {
+t.test('a pause of the process is no outage of Redis', async () => {
   const outages = async () => await one.metric('landfall_redis_outages_total')
   // On a busy machine Redis itself may be too slow meanwhile.
   await until(async () => {

@@ -114,7 +114,7 @@ async function questions (replicas: readonly Replica[]): Promise<number[]> {
   return [Number(calls), ...await Promise.all(leases)]
 }
 
-t.test('processes have first shares in their first minute, and the limit is exact', async (t) => {
+t.test('the limit is exact with first shares', async (t) => {
   const seen = new Set<string>()
   await until(
     async () => {
@@ -133,7 +133,7 @@ t.test('processes have first shares in their first minute, and the limit is exac
   t.ok(seen.has('0,2,5'), `first shares: ${[...seen].join('; ')}`)
 })
 
-t.test('a client gets exactly its limit from three processes with shares, then 429 from each', async (t) => {
+t.test('a client gets exactly its limit from three processes', async (t) => {
   for (const readAll of [readInTurn, readAtOnce]) {
     const client = await undisturbed(all, async () => {
       const client = newClient()
@@ -149,7 +149,7 @@ t.test('a client gets exactly its limit from three processes with shares, then 4
   }
 })
 
-t.test('well-behaved clients are never refused, and none of their reads asks Redis', async (t) => {
+t.test('reads within the shares ask no Redis', async (t) => {
   const before = await undisturbed(all, async () => {
     await untilSharing(all, SHARE)
     const before = await questions(all)
@@ -160,13 +160,13 @@ t.test('well-behaved clients are never refused, and none of their reads asks Red
   t.same(await questions(all), before)
 })
 
-t.test('a client that reads from one of three processes only gets exactly its limit there', async (t) => {
+t.test('a client of one of three processes gets its limit there', async (t) => {
   for (const replica of all) {
     t.same(await spendAtOne(t, replica, LIMIT, 'of three'), [...Array(LIMIT).fill(200), 429, 429, 429])
   }
 })
 
-t.test('a killed process costs a client at most a third of its limit, and others go on', async (t) => {
+t.test('a killed process costs a third of a limit at most', async (t) => {
   const [one, two, victim] = all
   const others = [one, two]
   await until(() => performance.now() > sharedAt + UNKNOWN_SHARE_MS)
@@ -184,7 +184,7 @@ t.test('a killed process costs a client at most a third of its limit, and others
   await untilSharing(others, SHARE)
 })
 
-t.test('while Redis is flushed and started again, no process exceeds the limit, and shares come back', async (t) => {
+t.test('a flushed and restarted Redis exceeds no limit, and shares return', async (t) => {
   const [one, two] = all
   const others = [one, two]
   const statuses = new Set<number>()

@@ -17,7 +17,7 @@ import { startService } from '../../helpers/service.ts'
 type Outcome = number | string
 
 for (const workers of ['1', '2']) {
-  t.test(`SIGTERM under load fails no request, and no client delays the exit, with ${workers} process${workers === '1' ? '' : 'es'}`, async (t) => {
+  t.test(`SIGTERM under load fails no request and ends in time (WEB_CONCURRENCY=${workers})`, async (t) => {
     const service = await startService(t, {
       ...await testSettings(t),
       LOG_LEVEL: 'info',

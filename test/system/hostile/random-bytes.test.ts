@@ -3,5 +3,4 @@ import { testRandomBytes } from './random-requests.ts'
 
 // `npm run test:soak` runs a longer version of this test.
 
-t.test('random bytes and broken requests cause no crash, no 500 and no logged error', async (t) =>
-  await testRandomBytes(t))
+t.test('random bytes cause no crash, 500 or logged error', async (t) => await testRandomBytes(t))

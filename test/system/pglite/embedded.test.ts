@@ -239,7 +239,7 @@ t.test('with one database', async (t) => {
   })
 })
 
-t.test('a DATA_DIR that existed before gives other users no access to the database', async (t) => {
+t.test('an existing DATA_DIR gives other users no access to the database', async (t) => {
   const dataDir = dataFolder(t)
   await mkdir(dataDir, { mode: 0o755 })
   const warnings: string[] = []

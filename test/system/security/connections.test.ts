@@ -17,7 +17,7 @@ const isAnswered = async (client: Connection): Promise<boolean> =>
     return false
   })
 
-t.test('connections beyond the limit are closed, earlier ones are served, and a closed one frees its place', async (t) => {
+t.test('connections beyond the limit are closed, earlier ones served', async (t) => {
   const url = await listen(await buildTestApp(t, { MAX_CONNECTIONS: '3' }))
   const clients: Connection[] = []
   for (let n = 0; n < 3; n++) {
@@ -36,7 +36,7 @@ t.test('connections beyond the limit are closed, earlier ones are served, and a 
   t.ok(await isAnswered(entered))
 })
 
-t.test('with few file descriptors the service accepts only as many connections as it can serve', async (t) => {
+t.test('few file descriptors mean fewer connections', async (t) => {
   const command = `ulimit -n 300 && exec '${process.execPath}' dist/cli/landfall.js serve`
   const opsPort = await freePort()
   const settings = { ...await testSettings(t), LOG_LEVEL: 'info', OPS_PORT: String(opsPort) }

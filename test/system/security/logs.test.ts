@@ -24,7 +24,7 @@ async function raw (url: string, bytes: string): Promise<void> {
   await once(socket, 'close')
 }
 
-t.test('a run of all operations at LOG_LEVEL=trace prints no secret', async (t) => {
+t.test('no operation at LOG_LEVEL=trace prints a secret', async (t) => {
   const [postgres, redis] = await Promise.all([startPostgresServer(t), startRedisServer(t)])
   const [database, cache] = await Promise.all([createProxy(t, postgres.url), createProxy(t, redis.url)])
   const env = {
