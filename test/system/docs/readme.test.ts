@@ -59,6 +59,9 @@ t.test('the walk-through and the printed command work with npm start and the emb
     UPLOADS_DIR: join(folder, 'uploads')
   }, ['npm', 'start'])
   t.same(writtenAt(), before, 'files that are up to date are not built again')
+  t.notMatch(service.output(), '"level":40', 'no warning')
+  // Git would create a folder that other users can list, which is a warning.
+  t.match(readFileSync(join(PROJECT, '.gitignore'), 'utf8'), '\ndata/\nuploads/\n')
   t.match(service.output(), `Landfall listens on ${service.url}`)
   t.match(service.output(), `Database  ${folder}/data`)
   t.match(service.output(), /Embedded mode/)
