@@ -134,6 +134,13 @@ function addStateCommands (pages: Command): void {
 }
 
 function addTrashCommands (pages: Command): void {
+  apiCommand(pages, 'delete')
+    .argument(...PAGE)
+    .description('Deletes a page: its readers get a 404, and "pages trash" has it for a while. If standard ' +
+      'input is a terminal, it asks first.')
+    .option('--if-match <etag>', 'only if the ETag is still this one', parseEtag)
+    .option('--yes', 'do not ask')
+    .action(runForPage(pageStates, 'remove'))
   const trash = pages.command('trash').description('Lists, restores or removes deleted pages.')
   apiCommand(trash, 'list')
     .description('Lists the deleted pages, the last deleted first.')

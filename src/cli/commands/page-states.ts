@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander'
 import type { LandfallClient, Receipt } from '#client'
-import { readInput, toDocument } from '../input.ts'
+import { confirm, readInput, toDocument } from '../input.ts'
 import { listParts } from '../owner-client.ts'
 import { formatBytes, formatTime, print, printList, printProgress } from '../output.ts'
 
@@ -43,6 +43,23 @@ function reportReceipt ({ wait }: PublishOptions, receipt: Receipt | undefined):
   printProgress(isSettled ? 'Readers get it everywhere'
     : `After ${wait} s it is not known whether readers get it everywhere`)
   return isSettled ? 0 : 1
+}
+
+interface DeleteOptions {
+  readonly ifMatch?: string
+  readonly yes?: boolean
+}
+
+export async function remove (
+  { landingPages }: LandfallClient,
+  id: string,
+  { ifMatch, yes = false }: DeleteOptions
+): Promise<void> {
+  if (process.stdin.isTTY && !yes && !await confirm(`Delete page ${id}? [y/N] `)) {
+    throw new Error('Nothing was changed')
+  }
+  await landingPages.delete(id, { ifMatch })
+  print(`Deleted ${id}\n`)
 }
 
 export async function listTrash (

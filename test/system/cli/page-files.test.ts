@@ -162,7 +162,8 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
   t.equal((await pages('unpublish', id)).code, 0)
   t.equal(await stateOf(publicId), 404)
 
-  await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
+  t.match(await pages('delete', id, '--if-match', 'x'), { code: 1, stderr: /Somebody has changed/ })
+  t.match(await pages('delete', 'key:cli'), { code: 0, stdout: `Deleted ${id}\n` })
   t.match(JSON.parse((await pages('trash', 'list', '--json')).stdout), [{ id, key: 'cli' }])
   t.match(await pages('trash', 'restore', id), {
     code: 0,
@@ -171,7 +172,7 @@ t.test('a page is created, drafted, previewed, published, unpublished, deleted, 
   const states = (await pages('history', id)).stdout.match(/(not )?published/g)
   t.same(states, ['not published', 'not published', 'not published', 'published', 'not published'])
   t.match(await pages('get', 'key:other'), { code: 1, stdout: '', stderr: /^Not found\n.*key:NAME/ })
-  await owner.call('DELETE', `${url}/manage/landing_pages/${id}`)
+  t.equal((await pages('delete', id)).code, 0)
   t.match(await pages('trash', 'remove', id), { code: 0, stdout: `Removed ${id}\n` })
   t.equal((await pages('trash', 'list')).stdout, 'The trash is empty\n')
 })

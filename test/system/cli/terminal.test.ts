@@ -102,6 +102,16 @@ t.test('restore shows what it changes', async (t) => {
   t.match(await pages(t, ['restore', id, '3']), { code: 0, shown: /^Nothing was changed: / })
 })
 
+t.test('delete asks first', async (t) => {
+  const { id } = await owner.createPage(url, '[]')
+  const question = `Delete page ${id}? [y/N] `
+  t.match(await pages(t, ['delete', id], ['n\r']), { code: 1, shown: `${question}n\nNothing was changed\n` })
+  t.equal(await readPage(id), '[]')
+  t.match(await pages(t, ['delete', id], ['y\r']), { code: 0, shown: `${question}y\nDeleted ${id}\n` })
+  const other = await owner.createPage(url, '[]')
+  t.match(await pages(t, ['delete', other.id, '--yes']), { code: 0, shown: `Deleted ${other.id}\n` })
+})
+
 t.test('long lines are laid out, and nothing reaches the terminal that controls it', async (t) => {
   const { id } = await owner.createPage(url, '{}')
   const names = Array.from({ length: 50 }, (_, index) => `name-${index}`)
