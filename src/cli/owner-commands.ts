@@ -195,9 +195,9 @@ function addScheduleCommand (pages: Command): void {
   apiCommand(pages, 'schedule')
     .argument(...PAGE)
     .description('Shows or sets when the draft of a page, or the unpublished page, is published, and when ' +
-      'the page is unpublished. It sets both times: one that is missing is removed. Until it is published, ' +
-      'the draft cannot be changed.')
-    .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00')
+      'the page is unpublished. A time that is not given stays as it is. Until it is published, the draft ' +
+      'cannot be changed.')
+    .option('--publish-at <time>', 'with an offset from UTC, such as 2027-01-31T08:00:00+01:00, or "never"')
     .option('--unpublish-at <time>', 'the same, later than the other')
     .addOption(new Option('--remove', 'remove both times').conflicts(['publishAt', 'unpublishAt']))
     .option('--if-match <etag>', 'only if the draft still has this ETag', parseEtag)

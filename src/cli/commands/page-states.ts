@@ -154,7 +154,10 @@ export async function preview (
   }
 }
 
+const NEVER = 'never'
+
 interface ScheduleOptions {
+  /** A time or `never`. A time that isn't given stays as it is. */
   readonly publishAt?: string
   readonly unpublishAt?: string
   readonly remove?: boolean
@@ -162,17 +165,24 @@ interface ScheduleOptions {
   readonly json?: boolean
 }
 
-/** Prints the schedule of a page, after setting or removing it. */
+/** Prints the schedule of a page, after setting one or both of its times, or removing it. */
 export async function schedule (
   { landingPages }: LandfallClient,
   id: string,
   { publishAt, unpublishAt, remove = false, ifMatch, json = false }: ScheduleOptions
 ): Promise<void> {
-  const isSet = publishAt !== undefined || unpublishAt !== undefined
-  const times = isSet || remove
-    ? await landingPages.setSchedule(id, { publishAt, unpublishAt }, { ifMatch })
-    : await landingPages.getSchedule(id)
+  const current = remove ? { publish_at: null, unpublish_at: null } : await landingPages.getSchedule(id)
+  const isChange = remove || publishAt !== undefined || unpublishAt !== undefined
+  const times = isChange
+    ? await landingPages.setSchedule(id, {
+      publishAt: newTime(publishAt, current.publish_at),
+      unpublishAt: newTime(unpublishAt, current.unpublish_at)
+    }, { ifMatch })
+    : current
   const { publish_at: published, unpublish_at: unpublished } = times
   print(json ? `${JSON.stringify(times)}\n`
-    : `publish    ${published ?? 'never'}\nunpublish  ${unpublished ?? 'never'}\n`)
+    : `publish    ${published ?? NEVER}\nunpublish  ${unpublished ?? NEVER}\n`)
 }
+
+const newTime = (given: string | undefined, current: string | null): string | null =>
+  given === NEVER ? null : given ?? current
