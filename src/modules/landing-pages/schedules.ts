@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { isDatabaseUnavailable } from '../../infra/postgres/unavailable.ts'
+import { clock } from '../../infra/system/clock.ts'
 import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { Semaphore } from '../../infra/system/semaphore.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
@@ -18,7 +18,7 @@ import { changeState, replacePage } from './write-repository.ts'
 /** Interval between checks for times that have come. A change is normally made within half a second. */
 const CHECK_INTERVAL_MS = 400
 
-/** How long the changes of an account wait after one that has failed. */
+/** How long a page waits after a change that has failed. */
 const RETRY_MS = 5_000
 
 /** Accounts whose changes a process makes at the same time. */
@@ -32,6 +32,8 @@ class ScheduleRunner {
   readonly #app: FastifyInstance
   /** The accounts whose changes are made now. Those of an account are made one after the other. */
   readonly #running = new Map<number, Promise<void>>()
+  /** Pages whose last change has failed, and when it is tried again, on the process clock. */
+  readonly #retryAt = new Map<string, number>()
   /** Accounts take turns, a change each, so that one with many delays no other. */
   readonly #turns = new Semaphore({
     maxRunning: MAX_ACCOUNTS,
@@ -45,12 +47,14 @@ class ScheduleRunner {
 
   /** Begins to make all changes whose times have come, those of an account in their order. Never rejects. */
   async check (signal: AbortSignal): Promise<void> {
+    const now = clock.now()
+    for (const [page, retryAt] of this.#retryAt) if (retryAt <= now) this.#retryAt.delete(page)
     try {
       const found = new Map<number, DueTime[]>()
       let lateMs = 0
       for await (const due of readDueTimes(this.#app.database)) {
         lateMs = Math.max(lateMs, due.lateMs)
-        if (this.#running.has(due.userId)) continue
+        if (this.#running.has(due.userId) || this.#retryAt.has(due.pageId)) continue
         const changes = found.get(due.userId)
         if (changes === undefined) found.set(due.userId, [due])
         else changes.push(due)
@@ -69,29 +73,25 @@ class ScheduleRunner {
   }
 
   async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
-    let failures = 0
     try {
       for (const due of changes) {
-        if (signal.aborted) return
-        if (!await this.#turns.run(async () => await this.#make(due), userId)) failures++
+        if (!signal.aborted) await this.#turns.run(async () => await this.#make(due), userId)
       }
-      if (failures > 0) await sleep(RETRY_MS, undefined, { signal })
-    } catch { // a shutdown, or PostgreSQL is unavailable, which is logged elsewhere
+    } catch { // PostgreSQL is unavailable, which is logged elsewhere
     } finally {
       this.#running.delete(userId)
     }
   }
 
-  /** Makes a change, unless another process does. @returns false if it has failed, and is tried again */
-  async #make (due: DueTime): Promise<boolean> {
+  /** Makes a change, unless another process does. One that fails is tried again later. */
+  async #make (due: DueTime): Promise<void> {
     try {
       await untilWritten(null, async () => await this.#attempt(due) || null)
-      return true
     } catch (error) {
       if (isDatabaseUnavailable(error)) throw error
       this.results.failed++
+      this.#retryAt.set(due.pageId, clock.now() + RETRY_MS)
       this.#app.log.warn({ err: error, page: due.pageId }, 'a scheduled change failed; trying again')
-      return false
     }
   }
 

@@ -229,3 +229,30 @@ t.test('slow changes of an account delay no other account', async (t) => {
   await client.query('COMMIT')
   for (const page of pages) await until(async () => await read(page.public_id) === 404)
 })
+
+t.test('a change that fails delays no other page of its account', async (t) => {
+  const broken = await createPage(app, owner, '{"v":1}')
+  await query(
+    database,
+    `CREATE SEQUENCE attempts;
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN PERFORM nextval('attempts'); RAISE 'broken'; END $$;
+    CREATE TRIGGER broken BEFORE UPDATE ON landing_pages FOR EACH ROW WHEN (OLD.id = '${broken.id}')
+      EXECUTE FUNCTION fail()`
+  )
+  const attempts = async () => (await query(database, 'SELECT last_value FROM attempts'))[0]?.last_value
+  const makeDue = async (id: string) => {
+    await schedule(id, null, TOMORROW)
+    await query(database, `UPDATE landing_page_schedules SET unpublish_at = now() WHERE page_id = '${id}'`)
+  }
+  await makeDue(broken.id)
+  await until(async () => {
+    const before = await attempts()
+    const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
+    await makeDue(id)
+    await until(async () => await read(publicId) === 404)
+    return before !== '1' && await attempts() === before
+  }, 'a change between two attempts at the broken page, which was due earlier')
+  await query(database, 'DROP TRIGGER broken ON landing_pages')
+  await until(async () => await read(broken.public_id) === 404)
+})
