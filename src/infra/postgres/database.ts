@@ -58,6 +58,12 @@ export class Database extends PrismaClient implements StatementRunner {
     return await this.#pool.run(statement, values)
   }
 
+  /** Returns the time of PostgreSQL's clock, which all processes share. That of a process may be wrong. */
+  async now (): Promise<Date> {
+    const [{ now }] = await this.$queryRaw<[{ now: Date }]>`SELECT now() AS now`
+    return now
+  }
+
   /** Checks the connection. @throws {DatabaseUnavailableError} if PostgreSQL is unavailable */
   async ping (): Promise<void> {
     await this.#pool.query('SELECT 1')

@@ -31,7 +31,7 @@ export async function cleanUpPages (
   const now = Date.now()
   const replacedSince = days === 0 ? null : new Date(now - days * DAY_MS)
   const limits = { maxCount, maxBytes, replacedSince }
-  await deleteOlder(database.previewLink, 'expiresAt', new Date(now), signal)
+  await deleteOlder(database.previewLink, 'expiresAt', await database.now(), signal)
   await deleteOldPurges(database, signal)
   const ages = { hoursSince: new Date(now - HOURS_KEPT_MS), daysSince: new Date(now - DAYS_KEPT_MS) }
   return {

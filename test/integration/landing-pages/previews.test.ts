@@ -1,3 +1,4 @@
+import { mock } from 'node:test'
 import t from 'tap'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
@@ -248,6 +249,20 @@ t.test('a page has at most 20 links that have not expired, however many are crea
   await cleanUpPages(app)
   t.equal(await rows(), 1)
   t.equal(await statusOf(page.public_id, token), 200)
+})
+
+t.test('a link expires by the clock of PostgreSQL, however wrong that of a process is', async (t) => {
+  const startedAt = Date.now()
+  mock.timers.enable({ apis: ['Date'], now: startedAt - 3_600_000 })
+  t.teardown(() => mock.timers.reset())
+  const account = await signUp(app)
+  const page = await createPage(app, account)
+  const { id, token, created_at: createdAt } = (await send('POST', linksOf(page.id), {}, account)).json()
+  t.ok(Date.parse(createdAt) >= startedAt - 1000, createdAt)
+  t.equal(await statusOf(page.public_id, token), 200)
+  await query(database, `UPDATE preview_links SET expires_at = now() WHERE id = '${id}'`)
+  t.equal(await statusOf(page.public_id, token), 401)
+  t.same((await send('GET', linksOf(page.id), undefined, account)).json(), [])
 })
 
 t.test('a page that is removed for good while a link is created is a 404', async (t) => {

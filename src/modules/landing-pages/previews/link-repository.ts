@@ -1,3 +1,4 @@
+import type { Database } from '../../../infra/postgres/database.ts'
 import type { PreviewLink, PrismaClient } from '../../../infra/postgres/generated/prisma/client.ts'
 import { hashToken, uuidv7 } from '../../../infra/system/identifiers.ts'
 import type { Page } from '../../../http/pagination.ts'
@@ -23,7 +24,7 @@ const SHOWN = { id: true, name: true, createdAt: true, expiresAt: true, lastUsed
  * @returns undefined when the page has MAX_LINKS links, or has been removed
  */
 export async function createLink (
-  database: PrismaClient,
+  database: Database,
   { userId, id: pageId }: OwnPage,
   { token, name, expiresIn }: {
     readonly name: string | null
@@ -31,7 +32,7 @@ export async function createLink (
     readonly expiresIn: number
   }
 ): Promise<PreviewLinkRow | undefined> {
-  const createdAt = new Date()
+  const createdAt = await database.now()
   const expiresAt = new Date(createdAt.getTime() + expiresIn * 1000)
   const link = { id: uuidv7(), pageId, userId, name, tokenHash: hashToken(token), createdAt, expiresAt }
   return (await database.previewLink.createManyAndReturn({ data: [link], select: SHOWN }))[0]
@@ -42,12 +43,12 @@ const linksOf = ({ userId, id: pageId }: OwnPage) => ({ pageId, page: { userId, 
 
 /** Lists the links of a page that have not expired, newest first, and one more if there is a next page. */
 export const listLinks = async (
-  database: PrismaClient,
+  database: Database,
   page: OwnPage,
   { before, limit }: Page
 ): Promise<PreviewLinkRow[]> =>
   await database.previewLink.findMany({
-    where: { ...linksOf(page), expiresAt: { gt: new Date() }, id: { lt: before } },
+    where: { ...linksOf(page), expiresAt: { gt: await database.now() }, id: { lt: before } },
     orderBy: { id: 'desc' },
     take: limit + 1,
     select: SHOWN
@@ -63,22 +64,30 @@ export const deleteLink = async (database: PrismaClient, page: OwnPage, id: stri
 /** The link of a request for a preview. */
 export type UsedLink = Pick<PreviewLink, 'id' | 'pageId' | 'userId' | 'lastUsedAt'> & {
   readonly page: { readonly deletedAt: Date | null }
+  /** When the request asked. */
+  readonly usedAt: Date
 }
 
 /** Finds the link of a page by its token. @returns null when it is another page's, gone or expired */
-export const findLink = async (
-  database: PrismaClient,
+export async function findLink (
+  database: Database,
   publicId: string,
   token: string
-): Promise<UsedLink | null> =>
-  await database.previewLink.findFirst({
-    where: { tokenHash: hashToken(token), expiresAt: { gt: new Date() }, page: { publicId } },
+): Promise<UsedLink | null> {
+  const usedAt = await database.now()
+  const link = await database.previewLink.findFirst({
+    where: { tokenHash: hashToken(token), expiresAt: { gt: usedAt }, page: { publicId } },
     select: { id: true, pageId: true, userId: true, lastUsedAt: true, page: { select: { deletedAt: true } } }
   })
+  return link && { ...link, usedAt }
+}
 
 /** Notes the use of a link, once a minute. */
-export async function recordUse (database: PrismaClient, { id, lastUsedAt }: UsedLink): Promise<void> {
-  const minute = new Date(Math.floor(Date.now() / MINUTE_MS) * MINUTE_MS)
+export async function recordUse (
+  database: PrismaClient,
+  { id, lastUsedAt, usedAt }: UsedLink
+): Promise<void> {
+  const minute = new Date(Math.floor(usedAt.getTime() / MINUTE_MS) * MINUTE_MS)
   if (lastUsedAt !== null && lastUsedAt >= minute) return
   const isEarlier = { OR: [{ lastUsedAt: null }, { lastUsedAt: { lt: minute } }] }
   await database.previewLink.updateMany({ where: { id, ...isEarlier }, data: { lastUsedAt: minute } })
