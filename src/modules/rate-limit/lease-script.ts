@@ -70,7 +70,10 @@ export interface LeaseRequest extends WindowOfProcess {
   readonly isListed?: boolean
   /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
   readonly knowsLoss?: boolean
-  /** Reads allowed by processes that have shut down gracefully. They count once, whoever reports them. */
+  /**
+   * Reads allowed by processes that have shut down gracefully, and by this one if it got no response to a
+   * report. They count once, whoever reports them.
+   */
   readonly handedOver?: ReadonlyMap<string, ClientWindow | undefined>
 }
 
@@ -161,7 +164,7 @@ for index, key in ipairs(KEYS) do
   local own = tonumber(ARGV[offset + 14])            -- the part of it that was granted to the process
   local knows_loss = tonumber(ARGV[offset + 15]) == 1 -- whether open_shares covers what a lost window had
   local process = ARGV[offset + 16]                  -- the id of the process
-  local handed_over = ARGV[offset + 17]              -- 'process=reads' of processes that have stopped
+  local handed_over = ARGV[offset + 17]              -- 'process=reads' of stopped processes, and resent ones
 
   local window = redis.call('HMGET', key, 'e', 'g', 'i', 'p', 'o', process)
   local window_end, total = tonumber(window[1] or 0), tonumber(window[2] or 0)
@@ -191,11 +194,13 @@ for index, key in ipairs(KEYS) do
 
   local reported_for = {}
   for stopped, reads in string.gmatch(handed_over, '(%S+)=(%d+)') do
+    local is_resent = stopped == process
+    if is_resent then own = own + tonumber(reads) end
     if not is_open or reported_window(redis.call('HGET', key, stopped)) ~= id then
       local counted = math.min(tonumber(reads), others_of_lost)
       others_of_lost = others_of_lost - counted
       unreported = unreported + tonumber(reads) - counted
-      table.insert(reported_for, stopped)
+      if not is_resent then table.insert(reported_for, stopped) end
     end
   end
 

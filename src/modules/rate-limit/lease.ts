@@ -31,6 +31,8 @@ export class Lease {
   id = NO_WINDOW
   /** Reads of this window that this process allowed without Redis before it asked, and has not reported. */
   unreported = 0
+  /** Reads among `unreported` that may be counted in Redis, because their report got no response. */
+  resent = 0
   /** The end of the client's previous window, if it is known: this one can't have begun before. */
   previousEnd: number | undefined
   /** The processes that have reported their shares of this window, as far as this one knows. */
@@ -124,8 +126,13 @@ export class Lease {
     const ends = others.filter(({ used }) => used > 0).map(({ resetAt }) => resetAt)
     if (now < this.resetAt) ends.push(this.resetAt)
     return {
-      unreported: this.uncounted,
-      handedOver,
+      unreported: this.uncounted - this.resent,
+      // The script counts these only if the process has not reported to the window.
+      handedOver: this.resent === 0 ? handedOver : new Map([...handedOver, [this.processId, {
+        used: this.resent,
+        resetAt: this.resetAt,
+        previousEnd: undefined
+      }]]),
       ...previousEnd !== undefined && { sincePreviousEnd: Math.max(0, now - previousEnd) },
       // If Redis doesn't know the window, it lets it end when this process has told the client it does.
       ...ends.length > 0 && { restOfWindow: Math.min(timeWindow, Math.max(1, Math.min(...ends) - now)) },
@@ -152,7 +159,7 @@ export class Lease {
       this.isListed = false
     }
     this.isListed ||= isListed
-    this.unreported = 0
+    this.unreported = this.resent = 0
     this.#localFrom = undefined
     this.left += granted
     this.total = total

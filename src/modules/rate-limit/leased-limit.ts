@@ -148,7 +148,9 @@ export class LeasedLimit implements LocalLimit {
   #open (key: string, now: number): Lease {
     const lease = new Lease((this.#store as LeaseStore).members.id)
     const previous = this.#leases.get(key)
-    if (previous !== undefined && now < previous.resetAt + this.timeWindow) {
+    const unanswered = previous?.id === NO_WINDOW ? previous : undefined
+    if (unanswered !== undefined) lease.previousEnd = unanswered.previousEnd
+    else if (previous !== undefined && now < previous.resetAt + this.timeWindow) {
       lease.previousEnd = previous.resetAt
     }
     const counted = this.counts.find(key, now)
@@ -157,6 +159,11 @@ export class LeasedLimit implements LocalLimit {
       // Who exceeds a share will probably read on here, so the first lease has a reserve.
       if (counted.used > 0) lease.nextReserve = FIRST_RESERVE
       lease.resetAt = counted.resetAt
+      // Before that, the window in Redis may still be the previous one, to which the process has reported.
+      const isNext = now > (unanswered?.previousEnd ?? -Infinity) + VALID_MS
+      if (unanswered?.processId === lease.processId && unanswered.resetAt === lease.resetAt && isNext) {
+        lease.resent = unanswered.resent === 0 ? unanswered.unreported : unanswered.resent
+      }
       lease.previousEnd = latest(lease.previousEnd, counted.previousEnd)
     }
     this.#leases.set(key, lease, now)
@@ -189,12 +196,12 @@ export class LeasedLimit implements LocalLimit {
         else if (outcome === 'recalled' && this.#mayStillAnswer(lease)) lease.refuseWaiting(this.max)
         else this.#exhaust(lease)
       } while (lease.waiting.length > 0)
+      if (lease.id === NO_WINDOW) this.#leases.delete(key) // a report, and the window has ended meanwhile
     } catch {
       this.#countWaiting(key, lease)
     } finally {
       lease.asking = false
       this.#asking--
-      if (lease.id === NO_WINDOW) this.#leases.delete(key) // a report, and the window has ended meanwhile
       if (lease.reportPending) this.#report(key)
       else if (lease.id !== NO_WINDOW && lease.recallPending) this.recall(key, lease.id)
     }
@@ -218,7 +225,6 @@ export class LeasedLimit implements LocalLimit {
   #countWaiting (key: string, lease: Lease): void {
     const now = clock.now()
     const isOpen = lease.isOpen(now)
-    if (!isOpen) this.#leases.delete(key)
     for (const resolve of lease.waiting.splice(0)) {
       resolve(isOpen ? this.#takeLeasedLocally(lease) : this.#takeLocally(key, now))
     }
@@ -274,7 +280,7 @@ export class LeasedLimit implements LocalLimit {
     for (const key of reported) {
       const known = this.#leases.get(key)
       if (known?.asking === true) known.reportPending = true
-      if (known !== undefined && (known.asking || now < known.resetAt)) continue
+      if (known !== undefined && (known.asking || known.isOpen(now))) continue
       const lease = new Lease(id)
       this.#leases.set(key, lease, now)
       this.#ask(key, lease)
@@ -294,8 +300,9 @@ export class LeasedLimit implements LocalLimit {
    * Returns or reports what an open lease has, at the end of the process. Never rejects: reads that can't be
    * reported are still in the table, which is handed over.
    */
-  async #settle (key: string, lease: Lease): Promise<void> {
-    while (lease.asking) await sleep(1)
+  async #settle (key: string, known: Lease): Promise<void> {
+    while (known.asking) await sleep(1)
+    const lease = known.id === NO_WINDOW ? this.#open(key, clock.now()) : known
     lease.nextReserve = 0
     // A lease without reads is returned, too: if Redis has lost the window, that puts it back.
     if (lease.uncounted > 0) await this.#ask(key, lease)

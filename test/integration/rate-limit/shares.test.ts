@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
+import { RedisAwayError } from '../../../src/infra/redis/redis-client.ts'
 import { windowKey } from '../../../src/modules/rate-limit/lease-script.ts'
 import { Members } from '../../../src/modules/rate-limit/members.ts'
 import { pass, settableClock, spend, startReplicas, startSharing, take,
@@ -344,4 +345,31 @@ t.test('after an outage, a process reports what it counted for a client', async 
   await until(() => replicas[0]!.redis.reachable && replicas[0]!.redis.subscribed)
   t.ok(await take(one, 'a'))
   t.equal(await spend(two, 'a'), 9)
+})
+
+t.test('reads whose report got no response count once, whether it had arrived or not', async (t) => {
+  const url = await claimRedis(t)
+  const [cut, other] = await startSharing(t, [url, url])
+  const [one, two] = [cut!.limit(30), other!.limit(30)]
+  const { redis, store } = cut!
+  const { run } = redis
+  const loseRequest = async () => {
+    redis.run = async () => {
+      redis.run = run
+      throw new RedisAwayError()
+    }
+  }
+  const loseResponse = async () => {
+    store.gate = Promise.reject(new RedisAwayError())
+    store.gate.catch(() => {})
+  }
+  // Redis doesn't know that a read and a reserve of 2 have not arrived.
+  for (const [lose, granted] of [[loseRequest, 0], [loseResponse, 3]] as const) {
+    const client = lose.name
+    t.equal(await spend(one, client, 10), 10, 'its share')
+    await lose()
+    t.ok(await take(one, client), 'counted locally')
+    store.gate = undefined
+    t.equal(11 + await spend(one, client, 1) + await spend(two, client), 30 - granted, client)
+  }
 })
