@@ -6,8 +6,7 @@ import fp from 'fastify-plugin'
 import type { FastifyInstance } from 'fastify'
 import { clock } from '../infra/system/clock.ts'
 import { announceClose } from './responses.ts'
-import { currentResponse, isConnected, shortenAcceptQueue,
-  tellsCurrentResponse } from './hardening/node-internals.ts'
+import { currentResponse, isConnected, shortenAcceptQueue } from './hardening/node-internals.ts'
 
 // The four phases of the shutdown are explained in docs/adr/0015-shutdown-in-phases.md. `shutDown()` runs the
 // first three, `close()` the last one.
@@ -120,7 +119,6 @@ class Shutdown {
     this.#start()
     this.#isFinishing = true
     const finishingSince = clock.now()
-    const canFindIncomplete = tellsCurrentResponse()
     const { server, log } = this.#app
     /** The last progress of each connection. */
     const progress = new WeakMap<Socket, { readonly bytesRead: number, readonly at: number }>()
@@ -133,7 +131,7 @@ class Shutdown {
     }
     const poll = setInterval(() => {
       server.closeIdleConnections()
-      if (!canFindIncomplete || clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
+      if (clock.now() < finishingSince + INCOMPLETE_REQUEST_MS) return
       for (const socket of this.#sockets) {
         const response = currentResponse(socket)
         const isStuck = response === undefined ? socket.writableLength === 0

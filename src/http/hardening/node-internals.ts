@@ -1,5 +1,5 @@
-import { IncomingMessage, ServerResponse } from 'node:http'
-import { Socket, type Server as TcpServer } from 'node:net'
+import { type IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket, Server as TcpServer } from 'node:net'
 
 // The only file that uses undocumented properties of Node. Each function checks what it finds. CI runs the
 // tests with all supported versions of Node.
@@ -11,14 +11,6 @@ type ConnectionInternals = Socket & { readonly _httpMessage?: ServerResponse | n
 /** The response that is being sent on a connection, or that will be sent next. */
 export const currentResponse = (socket: Socket): ServerResponse | undefined =>
   (socket as ConnectionInternals)._httpMessage ?? undefined
-
-/** Whether this version of Node has what currentResponse() reads. */
-export function tellsCurrentResponse (): boolean {
-  const socket = new Socket()
-  const response = new ServerResponse(new IncomingMessage(socket))
-  response.assignSocket(socket)
-  return currentResponse(socket) === response
-}
 
 /** A response that may refuse its turn. Then no later response of its connection is sent either. */
 export abstract class OrderedResponse<Request extends IncomingMessage> extends ServerResponse<Request> {
