@@ -3,7 +3,7 @@ import { JsonReader, JsonSyntaxError, type TokenType } from '#json-text'
 import { errorCodes, type FastifyError, type FastifyInstance, type FastifyRequest,
   type RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
-import { EncodedBodyError, MalformedJsonError, RequestTimeoutError,
+import { EncodedBodyError, MalformedJsonError, RequestTimeoutError, TooLargeError,
   UnsupportedMediaTypeError } from '../errors.ts'
 import { yieldToEventLoop } from '../infra/system/event-loop.ts'
 
@@ -66,7 +66,8 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
   const { bodyLimit } = request.routeOptions
   const announced = request.headers['content-length']
   const length = announced === undefined ? undefined : Number(announced)
-  if (length !== undefined && length > bodyLimit) throw new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE()
+  const tooLarge = () => new TooLargeError('Request body', bodyLimit)
+  if (length !== undefined && length > bodyLimit) throw tooLarge()
   // If the client disconnected during authentication, neither 'end' nor 'error' would follow.
   if (payload.destroyed) throw new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH()
   // The announced size is neither allocated nor counted, because nothing of it may ever arrive.
@@ -75,7 +76,7 @@ async function readBytes (request: FastifyRequest, payload: RequestPayload): Pro
   await new Promise<void>((resolve, reject) => {
     const onData = (chunk: Buffer) => {
       const end = received + chunk.length
-      if (end > bodyLimit) return settle(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE())
+      if (end > bodyLimit) return settle(tooLarge())
       pause.refresh()
       if (end > bytes.length) {
         const size = Math.max(end, Math.min(length ?? bodyLimit, Math.max(2 * bytes.length, SMALLEST_BUFFER)))

@@ -232,7 +232,7 @@ const ERRORS = {
     'The resource has changed: If-Match does not match its current ETag',
     'ETag?'
   ],
-  413: ['The body, or a part of it, is too large', 'Request body is too large'],
+  413: ['The body, or a part of it, is too large', 'Request body is too large (maximum is 65536 bytes)'],
   415: [
     'The Content-Type is not supported, or the body has a Content-Encoding',
     'Content-Type must be application/json',

@@ -82,7 +82,7 @@ export interface paths {
         };
         /**
          * Read one of the caller's assets
-         * @description The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, because the use of a file has no date.
+         * @description The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, and `If-Unmodified-Since` asks for the time of the upload, because the use of a file has no date.
          */
         get: operations["getAsset"];
         put?: never;
@@ -2382,7 +2382,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -2812,7 +2812,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -3712,7 +3712,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -3941,7 +3941,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -4169,7 +4169,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -4384,7 +4384,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -4571,7 +4571,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -4924,7 +4924,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -5159,7 +5159,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -5357,7 +5357,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -5534,7 +5534,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -5751,7 +5751,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -6096,7 +6096,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -6331,7 +6331,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -6738,7 +6738,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -6939,7 +6939,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -7154,7 +7154,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -7357,7 +7357,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -7751,7 +7751,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -8154,7 +8154,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -8680,7 +8680,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -8945,7 +8945,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -9795,7 +9795,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -10085,7 +10085,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -10580,7 +10580,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -10884,7 +10884,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -11406,7 +11406,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -11680,7 +11680,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -11993,7 +11993,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -12422,7 +12422,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -12681,7 +12681,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -13151,7 +13151,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -14024,7 +14024,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -14472,7 +14472,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -14728,7 +14728,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -14993,7 +14993,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -15499,7 +15499,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -16010,7 +16010,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -16513,7 +16513,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -16930,7 +16930,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -17322,7 +17322,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -17568,7 +17568,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -17971,7 +17971,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -18208,7 +18208,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -18445,7 +18445,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */
@@ -18680,7 +18680,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "errors": [
-                     *         "Request body is too large"
+                     *         "Request body is too large (maximum is 65536 bytes)"
                      *       ]
                      *     }
                      */

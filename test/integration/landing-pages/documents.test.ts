@@ -44,7 +44,7 @@ t.test('the body must be a document', async (t) => {
       ['{"a":', 400, ['Request body is not valid JSON (line 1, column 6)']],
       [Buffer.from([0x22, 0xff, 0x22]), 400, ['Request body is not valid JSON (not UTF-8)']],
       [deep, 422, ['Document is nested too deeply (maximum is 100 levels)']],
-      [`["${'x'.repeat(64 * 1024)}"]`, 413, ['Request body is too large']]
+      [`["${'x'.repeat(64 * 1024)}"]`, 413, ['Request body is too large (maximum is 65536 bytes)']]
     ] as const
   ) {
     const response = await put(id, body)

@@ -116,7 +116,7 @@ t.test('a document may have at most 1 MiB and 100 levels', async (t) => {
   }
   const huge = await create(`{"current_data":${ofSize(3 * 1024 * 1024)}}`)
   t.equal(huge.statusCode, 413)
-  t.same(huge.json(), { errors: ['Request body is too large'] })
+  t.same(huge.json(), { errors: ['Request body is too large (maximum is 1114112 bytes)'] })
 
   const lists = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
   const objects = (levels: number) => `[${'{"a":'.repeat(levels - 1)}1${'}'.repeat(levels - 1)}]`

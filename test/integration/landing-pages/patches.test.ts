@@ -69,7 +69,12 @@ t.test('a patch with an error changes nothing', async (t) => {
     ['[{"op":', JSON_PATCH, 400, 'Request body is not valid JSON (line 1, column 8)'],
     ['1', MERGE_PATCH, 422, 'Request body must be a JSON object or array'],
     ['{"a":\n01}', MERGE_PATCH, 400, 'Request body is not valid JSON (line 2, column 2)'],
-    [`{"a":"${'x'.repeat(64 * 1024)}"}`, MERGE_PATCH, 413, 'Request body is too large']
+    [
+      `{"a":"${'x'.repeat(64 * 1024)}"}`,
+      MERGE_PATCH,
+      413,
+      'Request body is too large (maximum is 65536 bytes)'
+    ]
   ]
   for (const [payload, type, status, error] of cases) {
     const response = await patch({ id: page.id, payload, type })

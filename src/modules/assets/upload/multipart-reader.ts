@@ -12,6 +12,7 @@ const IDLE_MS = 30_000
 const MAX_PARTS = 100
 
 const BLANK = `File can't be blank (it belongs in the form field ${FILE_FIELD})`
+const EMPTY = 'File is empty: choose a file that has content'
 const NOT_A_FILE = `File must be a file, but ${FILE_FIELD} is a text field`
 const NOT_ALONE = 'File must be the only file in the form'
 const TOO_MANY_PARTS = `Form has too many fields (maximum is ${MAX_PARTS})`
@@ -86,7 +87,8 @@ export async function receiveFile<T extends Discardable> (
     request.raw.resume()
     if (!request.raw.readableEnded) await Promise.race([readToEnd(request.raw), body.failure])
     heads.check()
-    if (stored === undefined || stored.byteSize === 0) throw new InvalidError([BLANK])
+    if (stored === undefined) throw new InvalidError([BLANK])
+    if (stored.byteSize === 0) throw new InvalidError([EMPTY])
     return stored
   } catch (error) {
     await stored?.discard()
