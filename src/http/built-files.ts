@@ -25,9 +25,6 @@ export interface BuiltFile {
   readonly gzip?: Buffer
 }
 
-/** The files have no date, only tags. */
-const UNDATED = { modifiedAt: new Date(0), changesWithoutDate: true } as const
-
 /** Reads a file that the build has made, and its compressed bytes if it has made them. */
 export function readBuiltFile (path: string): BuiltFile {
   const bytes = readFileSync(path)
@@ -49,7 +46,7 @@ export function sendBuiltFile (
   const preferred = preferredEncoding(request.headers['accept-encoding'])
   const encoding = compressed[preferred] === undefined ? 'identity' : preferred
   const otherTags = ENCODINGS.filter((other) => other !== encoding).map((other) => entityTag(hash, other))
-  const validators = { etag: entityTag(hash, encoding), otherTags, ...UNDATED }
+  const validators = { etag: entityTag(hash, encoding), otherTags }
   checkPreconditions(request, validators)
   reply.headers({ etag: validators.etag, vary: 'Accept-Encoding' })
   if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))

@@ -19,9 +19,8 @@ export interface Validators {
   readonly etag: string
   /** Tags of other representations of the same resource, which preconditions may name, too. */
   readonly otherTags?: readonly string[]
-  readonly modifiedAt: Date
-  /** Later changes have no date, so If-Modified-Since is ignored (RFC 9110, 13.1.3). */
-  readonly changesWithoutDate?: boolean
+  /** Undefined if some changes have no date. Then conditions with dates are ignored (RFC 9110, 13.1.4). */
+  readonly modifiedAt?: Date
 }
 
 /** A condition that makes a request fail with 412 if it is false. */
@@ -84,7 +83,7 @@ export function failedPrecondition (
   const tags = validators === undefined ? [] : [validators.etag, ...validators.otherTags ?? []]
   if (ifMatch !== undefined) {
     if (!listsAny(ifMatch, tags, 'strong')) return 'If-Match'
-  } else if (validators !== undefined) {
+  } else if (validators?.modifiedAt !== undefined) {
     const unmodifiedSince = parseHttpDate(headers['if-unmodified-since'])
     if (unmodifiedSince !== undefined && wholeSeconds(validators.modifiedAt) > unmodifiedSince) {
       return 'If-Unmodified-Since'
@@ -130,17 +129,17 @@ export function checkWithoutTags (
 
 /** Whether a GET or HEAD, whose preconditions are true, gets a 304. */
 export function isNotModified (headers: IncomingHttpHeaders, validators: Validators): boolean {
-  const { etag, modifiedAt, changesWithoutDate = false } = validators
+  const { etag, modifiedAt } = validators
   const { 'if-none-match': ifNoneMatch } = headers
   if (ifNoneMatch !== undefined) return listsAny(ifNoneMatch, [etag], 'weak')
-  if (changesWithoutDate) return false
+  if (modifiedAt === undefined) return false
   const modifiedSince = parseHttpDate(headers['if-modified-since'])
   return modifiedSince !== undefined && wholeSeconds(modifiedAt) <= modifiedSince
 }
 
 /** Whether If-Range, an entity tag or a date, matches the current representation (RFC 9110, 13.1.5). */
 const matchesIfRange = (ifRange: string, { etag, modifiedAt }: Validators): boolean =>
-  ifRange === etag || parseHttpDate(ifRange) === wholeSeconds(modifiedAt)
+  ifRange === etag || (modifiedAt !== undefined && parseHttpDate(ifRange) === wholeSeconds(modifiedAt))
 
 /** In milliseconds, rounded down to whole seconds like Last-Modified. */
 const wholeSeconds = (date: Date): number => Math.floor(date.getTime() / 1000) * 1000

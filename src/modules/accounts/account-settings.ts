@@ -46,11 +46,9 @@ const putSettingsSchema = {
 type Settings = Static<typeof AccountSettings>
 
 /** The settings have no time of their last change, so conditions with dates have no effect. */
-const validatorsOf = (settings: Settings): Validators => ({
-  etag: entityTag(contentHash(JSON.stringify(settings))),
-  modifiedAt: new Date(0),
-  changesWithoutDate: true
-})
+const validatorsOf = (settings: Settings): Validators => (
+  { etag: entityTag(contentHash(JSON.stringify(settings))) }
+)
 
 /** The routes of the account's settings. They need an access token. */
 export const accountSettingsRoutes: FastifyPluginAsyncTypebox = async (app) => {

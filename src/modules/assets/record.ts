@@ -53,12 +53,10 @@ export const NO_REFERENCES: AssetReferences = { pages: [], count: 0 }
  */
 export const recordTag = (record: RecordWithReferences): string => `"${contentHash(JSON.stringify(record))}"`
 
-/** The date is for If-Unmodified-Since only: pages and settings change the record without a date. */
-export const recordValidators = (record: RecordWithReferences): Validators => ({
-  etag: recordTag(record),
-  modifiedAt: new Date(record.created_at),
-  changesWithoutDate: true
-})
+/** Returns the validators of a record. The date is that of the file: pages change the record without a date. */
+export const recordValidators = (record: RecordWithReferences): Validators => (
+  { etag: recordTag(record), modifiedAt: new Date(record.created_at) }
+)
 
 /** Returns the message for a file that can't be deleted, because pages use it. */
 export function describeReferences ({ pages, count }: AssetReferences): string {

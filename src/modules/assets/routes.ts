@@ -97,7 +97,8 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { record, validators } = recordWith(asset, await app.findReferences(userId, id))
     checkPreconditions(request, validators)
     reply.header('etag', validators.etag)
-    if (isNotModified(request.headers, validators)) return sendWithoutBody(reply.code(304))
+    // Without the date, as the record may have changed later.
+    if (isNotModified(request.headers, { etag: validators.etag })) return sendWithoutBody(reply.code(304))
     return record
   })
 

@@ -77,8 +77,7 @@ function addReadRoutes (app: App, lists: KeyedSemaphore<number>): void {
     addNextLink(reply, '/manage/landing_pages', page, next)
     const json = `[${pages.map(recordJson).join(',')}]`
     const etag = entityTag(contentHash(`${json}${next ?? ''}`))
-    const validators = { etag, modifiedAt: new Date(), changesWithoutDate: true }
-    return sendUnlessKnown(request, reply, validators, json)
+    return sendUnlessKnown(request, reply, { etag }, json)
   })
 
   app.get('/manage/landing_pages/:id', { schema: getSchema }, async (request, reply) => {

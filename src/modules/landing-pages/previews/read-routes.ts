@@ -9,7 +9,7 @@ import { clock } from '../../../infra/system/clock.ts'
 import { findBearer } from '../../accounts/index.ts'
 import { secondsLeft } from '../../rate-limit/index.ts'
 import { findDraft } from '../draft-repository.ts'
-import { draftValidators } from '../etag.ts'
+import { entityTag } from '../../../http/content-encoding.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { sendUnlessKnown } from '../manage/record.ts'
 import { CORS, Document, preflightSchema, PublicParams } from '../schemas.ts'
@@ -97,14 +97,9 @@ export const previewRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (shown === null) throw new NotFoundError()
     reply.header('cache-control', 'private, no-store')
     reply.header('landfall-preview', draft === null ? 'document' : 'draft')
-    // A document that is shown again, as the draft was discarded, has an older date: no 304 because of it.
-    const validators = { ...draftValidators(shown), changesWithoutDate: true }
-    return sendUnlessKnown(
-      request,
-      reply,
-      validators,
-      'document' in shown ? shown.document : shown.currentData
-    )
+    // Without a date: a document that is shown again, because the draft was discarded, has an older one.
+    const etag = entityTag(shown.contentHash)
+    return sendUnlessKnown(request, reply, { etag }, 'document' in shown ? shown.document : shown.currentData)
   })
 
   app.options(
