@@ -81,12 +81,11 @@ export async function referenceContenders (pool: BoundedPool, { pages }: Fixture
     way(
       'stored, no file (ours)',
       async ({ id, userId }) =>
-        await replacePage(database, { userId, author }, id, manyText(plain, turn), NO_CONDITIONS)
+        await replacePage(database, { userId, author }, id, manyText(plain, turn), null)
     ),
     way(
       'stored, ten files (ours)',
-      async ({ id, userId }) =>
-        await replacePage(database, { userId, author }, id, withFiles(userId), NO_CONDITIONS)
+      async ({ id, userId }) => await replacePage(database, { userId, author }, id, withFiles(userId), null)
     )
   ]
 }

@@ -67,7 +67,7 @@ export async function revisionContenders (pool: BoundedPool, { pages }: Fixture)
         async run () {
           const { id, userId } = nextPage()
           const author = { type: 'user', name: 'user@example.com' } as const
-          await replacePage(database, { userId, author }, id, nextDocument(), NO_CONDITIONS)
+          await replacePage(database, { userId, author }, id, nextDocument(), null)
         }
       }
     ]

@@ -7,7 +7,6 @@ import type { Contender, Fixture } from './query-contenders.ts'
 // What the messages of webhooks add to a write.
 
 const WEBHOOKS = 10
-const NO_CONDITIONS = { ifMatch: null, ifNoneMatch: null, unmodifiedSince: null }
 const MAX_USERS = 10
 
 /** Returns the ways of a write; the first is the one that the others are compared with. */
@@ -31,7 +30,7 @@ export async function webhookContenders (pool: BoundedPool, { pages }: Fixture):
       way: name,
       run: async () => {
         const { id, userId } = own[turn++ % own.length] as Fixture['pages'][number]
-        await replacePage(database, { userId, author }, id, manyText(document, turn), NO_CONDITIONS)
+        await replacePage(database, { userId, author }, id, manyText(document, turn), null)
       }
     }
   }

@@ -8,7 +8,7 @@ import { errors, TagConditions } from './schemas.ts'
 // If-Unmodified-Since.
 
 /** How tags are compared (RFC 9110, 8.8.3.2): a weak tag never matches in a strong comparison. */
-export type Comparison = 'strong' | 'weak'
+type Comparison = 'strong' | 'weak'
 
 /** The value of If-Match or If-None-Match: `*`, or the tags without their quotes. */
 type TagList = '*' | readonly string[]
@@ -47,7 +47,7 @@ export const contentHash = (content: string | Buffer): string =>
   createHash('sha256').update(content).digest('base64url')
 
 /** Parses If-Match or If-None-Match. A malformed header gives an empty list, which matches no tag. */
-export function parseTagList (header: string, comparison: Comparison): TagList {
+function parseTagList (header: string, comparison: Comparison): TagList {
   if (header.trim() === '*') return '*'
   const tags: string[] = []
   ELEMENT.lastIndex = 0

@@ -38,14 +38,17 @@ export interface Writer extends Pick<Caller, 'userId' | 'author'> {
   readonly isSchedule?: boolean
 }
 
-/** Everything that If-Match and If-None-Match may name a page by. etag.ts makes the same tag of a record. */
-const NAMES = `ARRAY['*', content_hash, content_hash || '.' || version ||
-  coalesce('.' || round(extract(epoch FROM key_changed_at) * 1000), '')]::text[]`
-/** The preconditions of a write are true. They are null if missing. */
-export const MEETS_CONDITIONS = `(:ifMatch::text[] IS NULL OR :ifMatch::text[] && ${NAMES})
-  AND (:ifNoneMatch::text[] IS NULL OR NOT :ifNoneMatch::text[] && ${NAMES})
-  AND (:unmodifiedSince::timestamptz IS NULL
-    OR date_trunc('second', GREATEST(updated_at, key_changed_at)) <= :unmodifiedSince::timestamptz)`
+/** A version of a page that was read, which a write replaces; null if it replaces any version. */
+export type ReadVersion = Pick<LandingPage, 'version' | 'keyChangedAt'> | null
+
+/** A condition: the page is still as it was read. */
+export const IS_AS_READ = `(:readVersion::bigint IS NULL
+    OR version = :readVersion AND key_changed_at IS NOT DISTINCT FROM :readKeyChangedAt::timestamptz)`
+/** The parameters of IS_AS_READ. */
+export const readValues = (read: ReadVersion) => ({
+  readVersion: read?.version ?? null,
+  readKeyChangedAt: read?.keyChangedAt ?? null
+})
 
 const IS_PUBLIC = 'published AND deleted_at IS NULL'
 

@@ -6,7 +6,6 @@ import { runPeriodically } from '../../infra/system/periodic-task.ts'
 import { Semaphore } from '../../infra/system/semaphore.ts'
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { findDraft } from './draft-repository.ts'
-import { NO_CONDITIONS } from './etag.ts'
 import { findPage } from './landing-page-repository.ts'
 import { untilWritten, writeAndPublish } from './manage/write-checks.ts'
 import { clearTime, findSchedule, readDueTimes, type DueTime } from './schedule-repository.ts'
@@ -113,8 +112,8 @@ class ScheduleRunner {
     const page = await writeAndPublish(
       { server: this.#app },
       draft === null
-        ? changeState(database, writer, id, publishes ? 'publish' : 'unpublish', NO_CONDITIONS)
-        : replacePage(database, writer, id, draft.document, NO_CONDITIONS, { isDraft: true })
+        ? changeState(database, writer, id, publishes ? 'publish' : 'unpublish', null)
+        : replacePage(database, writer, id, draft.document, null, { isDraft: true })
     )
     if (page === null) return false
     this.results.ok++

@@ -1,8 +1,8 @@
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import { uuidv7 } from '../../infra/system/identifiers.ts'
-import { NO_CONDITIONS, type WriteConditions } from './etag.ts'
-import { MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
+import { IS_AS_READ, readValues, type LandingPage, type ReadVersion,
+  type Writer } from './landing-page-repository.ts'
 import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 
 // What removes pages for good.
@@ -26,7 +26,7 @@ const REMOVE = statement<RemovedPage>(`
   WITH locked AS (
     SELECT id FROM landing_pages WHERE (id = ANY (:ids::uuid[]) OR public_id = :publicId)
       AND (:deletedBefore::timestamptz IS NULL OR deleted_at < :deletedBefore)
-      AND user_id = coalesce(:userId::integer, user_id) AND ${MEETS_CONDITIONS}
+      AND user_id = coalesce(:userId::integer, user_id) AND ${IS_AS_READ}
       AND (deleted_at IS NOT NULL) = coalesce(:wasDeleted::boolean, deleted_at IS NOT NULL)
     ORDER BY id FOR UPDATE -- as the other statements that lock several pages
   ), removed AS (
@@ -42,7 +42,7 @@ const remove = async (
   values: Readonly<Record<string, unknown>>
 ): Promise<RemovedPage[]> =>
   await database.run(REMOVE, {
-    ...NO_CONDITIONS,
+    ...readValues(null),
     publicId: null,
     deletedBefore: null,
     userId: null,
@@ -65,12 +65,12 @@ export const removePage = async (
   database: StatementRunner,
   { userId, author }: Writer,
   id: string,
-  conditions: WriteConditions,
+  read: ReadVersion,
   wasDeleted: boolean
 ): Promise<RemovedPage | null> => {
   const writer = { userId, authorType: author.type, authorName: author.name }
-  return (await remove(database, [id], { ...writer, ...conditions, wasDeleted, tellsWebhooks: true }))[0] ??
-    null
+  const values = { ...writer, ...readValues(read), wasDeleted, tellsWebhooks: true }
+  return (await remove(database, [id], values))[0] ?? null
 }
 
 /** Deletes the page of any owner, for the command line. @returns its id; undefined when there is none */

@@ -5,9 +5,9 @@ import { uuidv7, randomPublicId } from '../../infra/system/identifiers.ts'
 import { InvalidError, UnauthorizedError } from '../../errors.ts'
 import { contentHash } from '../../http/conditional-requests.ts'
 import { ownerSql, type Caller } from '../accounts/index.ts'
-import type { WriteConditions } from './etag.ts'
 import { labelOf } from './label.ts'
-import { findPageByKey, MEETS_CONDITIONS, type LandingPage, type Writer } from './landing-page-repository.ts'
+import { findPageByKey, IS_AS_READ, readValues, type LandingPage, type ReadVersion,
+  type Writer } from './landing-page-repository.ts'
 import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 import { findKeysOf, REFERENCED_ASSETS, summarySql } from './references/reference-repository.ts'
 import { keepSql, REPLACED } from './revision-repository.ts'
@@ -25,8 +25,7 @@ const WRITTEN = `pages.id, public_id AS "publicId", pages.content_hash AS "conte
 /** The columns of a part of a WITH that returns WRITTEN. */
 const RETURNED =
   'id, "publicId", "contentHash", version, published, key, "keyChangedAt", "createdAt", "updatedAt"'
-/** A page of an owner, if the preconditions are true. */
-const OWN_VERSION = `id = :id::uuid AND user_id = :userId::integer AND ${MEETS_CONDITIONS}`
+const OWN_VERSION = `id = :id::uuid AND user_id = :userId::integer AND ${IS_AS_READ}`
 /** What a message says about the version that the caller has written. */
 const CHANGE =
   `:userId::integer AS "userId", id, "publicId", version, "contentHash", :authorType AS "authorType",
@@ -243,8 +242,8 @@ export interface Replacement {
 }
 
 /**
- * Replaces the document. The same bytes change nothing. Returns null when there is no such page, a condition
- * is false, or the draft that is published has another document now.
+ * Replaces the document. The same bytes change nothing. Returns null when there is no such page, it is not as
+ * it was read, or the draft that is published has another document now.
  *
  * @throws {KeyTakenError} when another page has the key
  */
@@ -253,7 +252,7 @@ export async function replacePage (
   { userId, author, isSchedule = false }: Writer,
   id: string,
   document: string,
-  conditions: WriteConditions,
+  read: ReadVersion,
   { key, restoredFrom, isDraft = false }: Replacement = {}
 ): Promise<WrittenPage | null> {
   const values = await writtenValues(database, userId, author, document)
@@ -262,7 +261,7 @@ export async function replacePage (
     id,
     userId,
     isSchedule,
-    ...conditions,
+    ...readValues(read),
     ...values,
     setsKey: key !== undefined,
     key: key ?? null,
@@ -277,7 +276,7 @@ export type StateChange = 'publish' | 'unpublish' | 'delete' | 'undelete'
 
 /**
  * Publishes or unpublishes a page, puts it into the trash or takes it out again. A deleted page is returned
- * as unpublished. Returns null when there is no such page, a condition is false, or the page is in the state
+ * as unpublished. Returns null when there is no such page, it is not as it was read, or it is in the state
  * already. Afterwards, a page from the trash has to be indexed.
  */
 export async function changeState (
@@ -285,13 +284,13 @@ export async function changeState (
   { userId, author, isSchedule = false }: Writer,
   id: string,
   change: StateChange,
-  conditions: WriteConditions
+  read: ReadVersion
 ): Promise<WrittenPage | null> {
   const [page] = await database.run(CHANGE_STATE, {
     id,
     userId,
     isSchedule,
-    ...conditions,
+    ...readValues(read),
     wasDeleted: change === 'undelete',
     published: change === 'publish' ? true : change === 'unpublish' ? false : null,
     deletedAt: change === 'delete' ? new Date() : null,

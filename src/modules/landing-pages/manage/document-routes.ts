@@ -4,7 +4,7 @@ import { sendWithoutBody } from '../../../http/responses.ts'
 import { conditionalRead, errors, IdParams, nothing, PublishHeaders, RECEIPT,
   response } from '../../../http/schemas.ts'
 import { parseBareDocument } from '../document.ts'
-import { documentValidators, recordValidators, writeConditions } from '../etag.ts'
+import { documentValidators, recordValidators } from '../etag.ts'
 import { Document, DOCUMENT, KeyParams, LandingPage } from '../schemas.ts'
 import { draftRoutes } from './draft-routes.ts'
 import { patchRoutes } from './patch-routes.ts'
@@ -12,7 +12,7 @@ import { sendUnlessKnown, recordJson, sendNewPage } from './record.ts'
 import { checkedDocument, documentOfOwner, findOwnPage, replaceAndPublish, replaceDocument, untilWritten,
   writeAndPublish } from './write-checks.ts'
 import { InvalidError, NotFoundError, PreconditionFailedError } from '../../../errors.ts'
-import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { checkPreconditions, hasConditions } from '../../../http/conditional-requests.ts'
 import { PAGE_KEY_RULE } from '../../../infra/system/identifiers.ts'
 import { createPage, describeTaken, KeyTakenError } from '../write-repository.ts'
 import { findPageByKey } from '../landing-page-repository.ts'
@@ -118,7 +118,6 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (validationError instanceof NotFoundError) throw new InvalidError([`Key ${PAGE_KEY_RULE}`])
     if (validationError !== undefined) throw validationError
     const document = checkedDocument(request) as string // required by the schema
-    const conditions = writeConditions(headers)
     return await untilWritten(request, async () => {
       const found = await findPageByKey(database, caller.userId, key)
       if (found === null) {
@@ -128,7 +127,8 @@ export const keyRoutes: FastifyPluginAsyncTypebox = async (app) => {
       }
       if (found.deletedAt !== null) throw new InvalidError([describeTaken(found)])
       checkPreconditions(request, documentValidators(found))
-      const page = await replaceAndPublish(request, found.id, document, conditions)
+      const read = hasConditions(headers) ? found : null
+      const page = await replaceAndPublish(request, found.id, document, read)
       return page && sendWithoutBody(reply.code(204).header('etag', documentValidators(page).etag))
     })
   })

@@ -14,7 +14,7 @@ import { documentValidators } from '../etag.ts'
 import type { LandingPage } from '../landing-page-repository.ts'
 import { Patcher, type PatchKind } from '../patch/patcher.ts'
 import { draftAttempt, SCHEDULED, sendWrittenDraft } from './draft-routes.ts'
-import { findOwnPage, keepUnchanged, onlyThisVersion, type PatchAttempt, replaceAndPublish,
+import { findOwnPage, keepUnchanged, type PatchAttempt, replaceAndPublish,
   untilWritten } from './write-checks.ts'
 
 declare module 'fastify' {
@@ -153,7 +153,7 @@ const documentAttempt = (request: FastifyRequest): PatchAttempt<LandingPage> => 
   checkPreconditions(request, documentValidators(current))
   const document = await patched(current.currentData)
   if (document === current.currentData) return keepUnchanged(request, current)
-  return await replaceAndPublish(request, current.id, document, onlyThisVersion(current))
+  return await replaceAndPublish(request, current.id, document, current)
 }
 
 /** A patch that an owner has sent: valid JSON. */

@@ -15,7 +15,7 @@ import { LandingPage } from '../schemas.ts'
 import { sendRecord } from './record.ts'
 import { Author } from './revision-routes.ts'
 import { Schedule } from './schedule-routes.ts'
-import { allowNoBody, changeStateAndPublish, findOwnPage, findOwnPageAndDraft, keepUnchanged, onlyThisVersion,
+import { allowNoBody, changeStateAndPublish, findOwnPage, findOwnPageAndDraft, keepUnchanged,
   replaceAndPublish, untilWritten } from './write-checks.ts'
 
 const PublishBody = Type.Object({
@@ -157,7 +157,7 @@ async function setPublished (request: FastifyRequest, page: Page, published: boo
     await clearTime(request.server.database, page.id, published)
     return keepUnchanged(request, page)
   }
-  return await changeStateAndPublish(request, published ? 'publish' : 'unpublish')
+  return await changeStateAndPublish(request, published ? 'publish' : 'unpublish', page)
 }
 
 /** @throws {ConflictError} 409 if the caller doesn't know the current version */
@@ -187,7 +187,7 @@ async function publish (
       `the current version is ${page.version}`
     ])
   }
-  return await replaceAndPublish(request, page.id, draft.document, onlyThisVersion(page), { isDraft: true })
+  return await replaceAndPublish(request, page.id, draft.document, page, { isDraft: true })
 }
 
 const draftRecord = (draft: Draft, outdated: boolean) => ({

@@ -25,8 +25,8 @@ import { revisionRoutes } from './revision-routes.ts'
 import { scheduleRoutes } from './schedule-routes.ts'
 import { summaryRoutes } from './summary-routes.ts'
 import { trashRoutes } from './trash-routes.ts'
-import { allowNoBody, checkedDocument, deletePage, documentOfOwner, findOwnPage, onlyThisVersion,
-  replaceDocument, untilWritten, writeAndPublish } from './write-checks.ts'
+import { allowNoBody, checkedDocument, deletePage, documentOfOwner, findOwnPage, replaceDocument,
+  untilWritten, writeAndPublish } from './write-checks.ts'
 
 /** Bytes allowed in addition to the document: the enclosing object, other fields and white space. */
 const ENVELOPE_BYTES = 64 * 1024
@@ -133,7 +133,7 @@ async function replaceKey (request: FastifyRequest, key: string | null): Promise
   return await untilWritten(request, async () => {
     const page = await findUnchanged(request)
     if (page.key === key) return page
-    return await replacePage(database, caller, page.id, page.currentData, onlyThisVersion(page), { key })
+    return await replacePage(database, caller, page.id, page.currentData, page, { key })
   })
 }
 

@@ -8,7 +8,7 @@ import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
 import { recordValidators } from '../etag.ts'
-import { findPage } from '../landing-page-repository.ts'
+import { findPage, type LandingPage as Page } from '../landing-page-repository.ts'
 import { indexPage } from '../references/reference-repository.ts'
 import { LandingPage, TrashQuery } from '../schemas.ts'
 import { listTrash, type DeletedPage } from '../list-repository.ts'
@@ -74,17 +74,23 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   /** Makes attempts at a change of the deleted page that a request names, until one succeeds. */
-  const change = async <Result>(request: FastifyRequest, write: () => Promise<Result | null>) =>
+  const change = async <Result>(
+    request: FastifyRequest,
+    write: (deleted: Page) => Promise<Result | null>
+  ) =>
     await untilWritten(request, async () => {
       const { userId, id } = ownPage(request)
       const deleted = await findPage(database, userId, id, true)
       if (deleted === null) throw new NotFoundError()
       checkPreconditions(request, recordValidators(deleted))
-      return await write()
+      return await write(deleted)
     })
 
   app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
-    const page = await change(request, async () => await changeStateAndPublish(request, 'undelete'))
+    const page = await change(
+      request,
+      async (deleted) => await changeStateAndPublish(request, 'undelete', deleted)
+    )
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
     await indexPage(database, page.id).catch((error: unknown) => {
       request.log.warn({ err: error }, 'a restored page is not indexed yet')
@@ -93,7 +99,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
-    await change(request, async () => await removeAndPublish(request, true))
+    await change(request, async (deleted) => await removeAndPublish(request, true, deleted))
     return sendWithoutBody(reply.code(204))
   })
 }

@@ -1,14 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyRequest, preValidationHookHandler } from 'fastify'
-import { InvalidError, NotFoundError, PreconditionFailedError, RetryLaterError,
-  TooLargeError } from '../../../errors.ts'
-import { failedPrecondition, type Validators } from '../../../http/conditional-requests.ts'
+import { InvalidError, NotFoundError, RetryLaterError, TooLargeError } from '../../../errors.ts'
+import { checkPreconditions, hasConditions, type Validators } from '../../../http/conditional-requests.ts'
 import { clock } from '../../../infra/system/clock.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
-import { NO_CONDITIONS, recordTag, recordValidators, writeConditions, type WriteConditions } from '../etag.ts'
-import { findPage, type LandingPage } from '../landing-page-repository.ts'
+import { recordValidators } from '../etag.ts'
+import { findPage, type LandingPage, type ReadVersion } from '../landing-page-repository.ts'
 import { removePage } from '../trash-repository.ts'
 import { changeState, replacePage, type Replacement, type StateChange,
   type WrittenPage } from '../write-repository.ts'
@@ -82,26 +81,6 @@ export const allowNoBody: preValidationHookHandler = (request, _reply, done) => 
   done()
 }
 
-const PRECONDITIONS = ['If-Match', 'If-None-Match', 'If-Unmodified-Since'] as const
-
-/**
- * Fails a write that had no effect.
- *
- * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
- * @throws {NotFoundError} 404 without a page, or without a precondition: what it names didn't exist yet
- * @throws {PreconditionFailedError} 412
- */
-async function failUnwritten (
-  request: FastifyRequest,
-  validatorsOf: (page: LandingPage) => Validators
-): Promise<never> {
-  const validators = validatorsOf(await findOwnPage(request))
-  // After another write in the meantime, no condition may be false any more.
-  const failed = failedPrecondition(request, validators) ??
-    PRECONDITIONS.find((name) => request.headers[name.toLowerCase()] !== undefined)
-  throw failed === undefined ? new NotFoundError() : new PreconditionFailedError(failed, validators.etag)
-}
-
 /** These take about a second. An attempt fails only if somebody else has written in the meantime. */
 const MAX_ATTEMPTS = 100
 /** The longest wait before another attempt. Waits are random, so that writers don't collide again. */
@@ -137,42 +116,54 @@ export type PatchAttempt<Written> = (
   patched: (document: string) => Promise<string>
 ) => Promise<Written | null>
 
-/** The conditions of a write in place of a version that was read. */
-export const onlyThisVersion = (page: LandingPage): WriteConditions => (
-  { ...NO_CONDITIONS, ifMatch: [recordTag(page)] }
-)
-
 /**
- * Replaces the document of the page that a request names, under the conditions of the request, and publishes
- * it.
+ * Writes the page that a request names. A request without preconditions replaces any version.
  *
  * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
- * @param fields what changes with the document
+ * @param write gets the version that it has to replace; returns null if it has written nothing
  * @throws {NotFoundError} 404
  * @throws {PreconditionFailedError} 412
  */
-export async function replaceDocument (
+async function writeOwnPage<Written> (
+  request: FastifyRequest,
+  validatorsOf: (page: LandingPage) => Validators,
+  write: (read: ReadVersion) => Promise<Written | null>
+): Promise<Written> {
+  if (!hasConditions(request.headers)) {
+    const written = await write(null)
+    if (written === null) throw new NotFoundError()
+    return written
+  }
+  return await untilWritten(request, async () => {
+    const page = await findOwnPage(request)
+    checkPreconditions(request, validatorsOf(page))
+    return await write(page)
+  })
+}
+
+/** Replaces the document of the page that a request names, as writeOwnPage() does, and publishes it. */
+export const replaceDocument = async (
   request: FastifyRequest,
   document: string,
   validatorsOf: (page: LandingPage) => Validators,
   fields?: Replacement
-): Promise<LandingPage> {
-  const page = await replaceAndPublish(
+): Promise<LandingPage> =>
+  await writeOwnPage(
     request,
-    ownPage(request).id,
-    document,
-    writeConditions(request.headers),
-    fields
+    validatorsOf,
+    async (read) => await replaceAndPublish(request, ownPage(request).id, document, read, fields)
   )
-  return page ?? await failUnwritten(request, validatorsOf)
-}
 
 /** Puts the page that a request names into the trash, or removes it if the service has no trash. */
 export async function deletePage (request: FastifyRequest): Promise<void> {
   const hasTrash = request.server.config.TRASH_DAYS > 0
-  const deleted = hasTrash ? await changeStateAndPublish(request, 'delete')
-    : await removeAndPublish(request, false)
-  if (deleted === null) await failUnwritten(request, recordValidators)
+  await writeOwnPage(
+    request,
+    recordValidators,
+    async (read) =>
+      hasTrash ? await changeStateAndPublish(request, 'delete', read)
+        : await removeAndPublish(request, false, read)
+  )
 }
 
 /** Replaces the document of a page, as replacePage() does, and publishes it. */
@@ -180,28 +171,23 @@ export const replaceAndPublish = async (
   request: FastifyRequest,
   id: string,
   document: string,
-  conditions: WriteConditions,
+  read: ReadVersion,
   fields?: Replacement
 ): Promise<WrittenPage | null> =>
   await writeAndPublish(
     request,
-    replacePage(request.server.database, request.caller, id, document, conditions, fields)
+    replacePage(request.server.database, request.caller, id, document, read, fields)
   )
 
-/** Changes the page that a request names, as changeState() does under its conditions, and publishes it. */
+/** Changes the page that a request names, as changeState() does, and publishes it. */
 export const changeStateAndPublish = async (
   request: FastifyRequest,
-  change: StateChange
+  change: StateChange,
+  read: ReadVersion
 ): Promise<WrittenPage | null> =>
   await writeAndPublish(
     request,
-    changeState(
-      request.server.database,
-      request.caller,
-      ownPage(request).id,
-      change,
-      writeConditions(request.headers)
-    )
+    changeState(request.server.database, request.caller, ownPage(request).id, change, read)
   )
 
 /** A request, or the part of one that a write without a request needs. */
@@ -238,11 +224,14 @@ export async function writeAndPublish<Written extends WrittenPage | null> (
  * @param wasDeleted whether the page has to be in the trash
  * @returns null if it has removed nothing
  */
-export async function removeAndPublish (request: FastifyRequest, wasDeleted: boolean): Promise<true | null> {
+export async function removeAndPublish (
+  request: FastifyRequest,
+  wasDeleted: boolean,
+  read: ReadVersion
+): Promise<true | null> {
   const { id } = ownPage(request)
-  const conditions = writeConditions(request.headers)
   const { database, documents } = request.server
-  const removed = await removePage(database, request.caller, id, conditions, wasDeleted)
+  const removed = await removePage(database, request.caller, id, read, wasDeleted)
   if (removed === null) return null
   const { publicId, queued } = removed
   confirm(request, queued, publicId, DELETED, await documents.publish(publicId, undefined))
