@@ -37,7 +37,7 @@ t.test('a link confirms once, also if it is used several times at once', async (
   t.same(response.json(), INVALID_LINK)
 })
 
-t.test("who signed up with somebody else's address keeps no session and no key", async (t) => {
+t.test('who signed up with a foreign address keeps nothing', async (t) => {
   const { user, headers } = await signUp(app)
   const key = await createKey(app, { headers }, ['pages:read'])
   const { headers: confirming } = await signIn(app, { user })

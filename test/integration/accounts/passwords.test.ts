@@ -105,7 +105,7 @@ t.test('one address holds eight places of the hash queue, others the rest', asyn
   t.same([first, new Set(next)], [true, new Set([false])], 'one of the greedy address, then all others')
 })
 
-t.test('a hash with outdated parameters is replaced at the next successful sign-in', async (t) => {
+t.test('a sign-in replaces a hash with outdated parameters', async (t) => {
   const app = await buildTestApp(t)
   const { user } = await signUp(app)
   const old = await argon2.hash(PASSWORD, { memoryCost: 8192, timeCost: 1, parallelism: 1 })

@@ -69,7 +69,7 @@ onEachStore('a file can be read by anyone and cached as immutable', async (t, bu
   }
 })
 
-t.test('only bitmap images and PDF files are served inline, not as attachments', async (t) => {
+t.test('only bitmap images and PDF files are served inline', async (t) => {
   const html = '<!DOCTYPE html><script>alert(1)</script>'
   const svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>'
   const xml = '<?xml version="1.0"?>'

@@ -167,7 +167,7 @@ t.test('forms with other fields, a preamble or an epilogue are accepted', async 
   t.equal((await stored(app)).published.length, cases.length)
 })
 
-t.test('file names are reduced to a base name without control characters', async (t) => {
+t.test('file names become base names without control characters', async (t) => {
   const app = await buildTestApp(t)
   const account = await signUp(app)
   // What is done with names: test/unit/assets/filename.test.ts
@@ -225,7 +225,7 @@ onEachStore('a file of MAX_UPLOAD_BYTES is accepted, one byte more gets 413', as
   }
 })
 
-t.test('only files whose bytes have an allowed type are accepted', async (t) => {
+t.test('only bytes of an allowed type are accepted', async (t) => {
   const app = await buildTestApp(t, { ALLOWED_UPLOAD_TYPES: 'image/*, text/csv' })
   const account = await signUp(app)
   t.equal((await upload(app, account, PNG, 'a.html', 'text/html')).statusCode, 201)

@@ -31,7 +31,7 @@ async function audited (t: Test, settings: Record<string, string> = {}) {
   return { app, lines, take, post, signIn, refresh }
 }
 
-t.test('sign-ups, sign-ins, refreshes and sign-outs are recorded with user and session', async (t) => {
+t.test('sign-ups, sign-ins, refreshes and sign-outs are audited', async (t) => {
   const { app, lines, take, signIn, refresh } = await audited(t)
   const account = await signUp(app)
   const { email, id: user } = account.user

@@ -54,7 +54,7 @@ t.test('while PostgreSQL is down, a download keeps its name if that is known, an
   t.match((await app.inject(unknown)).headers, unnamed)
 })
 
-t.test('metrics are served on OPS_PORT and not on the public port', async (t) => {
+t.test('metrics are served on OPS_PORT only', async (t) => {
   const port = await freePort()
   const redis = await startRedisServer(t)
   const app = await buildTestApp(t, { OPS_PORT: String(port), REDIS_URL: redis.url })

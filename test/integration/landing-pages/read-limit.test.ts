@@ -178,7 +178,7 @@ t.test('only trusted proxies set the client address with X-Forwarded-For', async
   }
 })
 
-t.test('many headers do not hide the X-Forwarded-For that a proxy appends', async (t) => {
+t.test('many headers do not hide an appended X-Forwarded-For', async (t) => {
   const { app, page } = await appWithPage(t, { TRUST_PROXY: '127.0.0.1', RATE_LIMIT_PUBLIC: '3' })
   const proxy = connection(t, await listen(app))
   const statuses: number[] = []

@@ -61,7 +61,7 @@ t.test('a message arrives whole, and the status decides', async (t) => {
   t.same(bodies, Array(6).fill('{"a":"ä"}'), 'redirects are not followed')
 })
 
-t.test('a name that leads to a private address is not connected to', async (t) => {
+t.test('a name with a private address is not connected to', async (t) => {
   let connections = 0
   const port = await startTcp(t, () => connections++)
   const names: Record<string, string[]> = {

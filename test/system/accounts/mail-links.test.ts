@@ -123,7 +123,7 @@ t.test('another link that is opened in the same tab is used', async () => {
   })
 })
 
-t.test('the pages run no inline script, and tell no other host where they are', async (t) => {
+t.test('the pages run no inline script and send no Referer', async (t) => {
   for (const path of ['reset-password', 'confirm-email']) {
     const response = await fetch(`${BASE_URL}/account/${path}`)
     t.equal(response.status, 200)

@@ -4,7 +4,7 @@ import { isInlineType, newStorageKey,
 
 const ID = 'aB3'.repeat(7) + 'z'
 
-t.test('storage keys are random and contain how the file is served', async (t) => {
+t.test('storage keys are random and say how to serve', async (t) => {
   const keys = new Set(Array.from({ length: 50 }, () => newStorageKey('image/png')))
   t.equal(keys.size, 50)
   for (const key of keys) t.match(key, /^[0-9A-Za-z]{22}\.png$/)

@@ -43,7 +43,7 @@ t.test('REDIS_URL names one server, or several nodes of a cluster', (t) => {
   t.end()
 })
 
-t.test('an invalid setting is reported in one line that names it', async (t) => {
+t.test('one line names an invalid setting', async (t) => {
   // Settings that others need.
   const VALID = { JWT_SECRET: 'x'.repeat(32), BASE_URL: 'http://x', MAIL_FROM: 'a@example.com' }
   const urls = [
