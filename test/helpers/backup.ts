@@ -69,7 +69,7 @@ export async function backUpBetweenSteps (
     }
   })
   t.same(report.problems, [])
-  t.equal(report.deleted, 1)
+  t.equal(report.deleted.length, 1)
   const files = readdirSync(join(directory, 'uploads'))
   t.same([kept, copied, gone, ...made].map(({ url }) => files.includes(keyOf(url))), [
     true,

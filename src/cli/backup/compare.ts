@@ -1,26 +1,18 @@
-import type { FileStore } from '../../modules/assets/storage/file-store.ts'
+import { createHash } from 'node:crypto'
+import type { OpenFile } from '../../modules/assets/storage/file-store.ts'
 import { isStorageKey } from '../../modules/assets/storage/storage-key.ts'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
-import type { AssetRow, AssetRows } from './rows.ts'
-import { computeChecksum } from './files.ts'
+import type { AssetRows } from './rows.ts'
 import { startStep, type WorkOptions } from './common.ts'
 import type { Uploads } from './uploads.ts'
 
-/** A row and a file that do not match. */
+/** A file that is not what its row, or the manifest of a backup, says. */
 export interface Problem {
-  /** The name of the file, which is the `storage_key` of the row. */
+  /** The name of the file: the `storage_key` of the row, or the path in the backup. */
   readonly key: string
-  readonly kind: 'no file' | 'wrong size' | 'wrong checksum' | 'unreadable' | 'no row'
+  readonly kind: 'no file' | 'damaged' | 'no row'
   /** The rest of a sentence that begins with the name. */
   readonly text: string
-}
-
-/** The result of a backup, a restore or a check. */
-export interface Report {
-  readonly assets: number
-  readonly bytes: bigint
-  /** Missing and damaged files, and files without a row. */
-  readonly problems: readonly Problem[]
 }
 
 /**
@@ -35,12 +27,11 @@ export async function compareUploads (
   const problems: Problem[] = []
   const done = startStep(options, 'checking the uploads', rows.size)
   await forEachConcurrently(rows, store.filesAtOnce, async ([key, row]) => {
-    const problem = await compareFile(store, key, row).catch((error: unknown) => {
-      const code = (error as NodeJS.ErrnoException).code ?? ''
-      const reason = /^E[A-Z]+$/.test(code) ? code : lastError() || String(error)
-      return { kind: 'unreadable', text: `can't be read (${reason})` } as const
-    })
-    if (problem !== undefined) problems.push({ key, ...problem })
+    // The row may come from a forged backup, and its key may be the path of any file on this machine.
+    const problem: Problem | undefined = isStorageKey(key)
+      ? await compareFile(key, async () => await store.open(key, true), row, lastError)
+      : { key, kind: 'no file', text: 'is in the database, but is not a name that the service creates' }
+    if (problem !== undefined) problems.push(problem)
     done(Number(row.byteSize))
   })
   for await (const key of store.keys()) {
@@ -51,25 +42,35 @@ export async function compareUploads (
   return problems
 }
 
-async function compareFile (
-  store: FileStore,
+/** Compares a file with its size and its checksum, byte by byte. @returns undefined if both are right */
+export async function compareFile (
   key: string,
-  { byteSize, checksum }: AssetRow
-): Promise<Omit<Problem, 'key'> | undefined> {
-  // The row may come from a forged backup, and its key may be the path of any file on this machine.
-  if (!isStorageKey(key)) {
-    return { kind: 'no file', text: 'is in the database, but is not a name that the service creates' }
-  }
-  const file = await store.open(key, true)
-  if (file === undefined) return { kind: 'no file', text: 'is missing' }
+  open: () => Promise<OpenFile | undefined>,
+  { byteSize, checksum }: { readonly byteSize: bigint, readonly checksum: string },
+  lastError = () => ''
+): Promise<Problem | undefined> {
+  let file: OpenFile | undefined
   try {
+    file = await open()
+    if (file === undefined) return { key, kind: 'no file', text: 'is missing' }
     if (BigInt(file.byteSize) !== byteSize) {
-      return { kind: 'wrong size', text: `has ${file.byteSize} bytes instead of ${byteSize}` }
+      return { key, kind: 'damaged', text: `has ${file.byteSize} bytes instead of ${byteSize}` }
     }
-    const actual = await computeChecksum(await file.read())
+    const actual = await computeChecksum(file)
     return actual === checksum ? undefined
-      : { kind: 'wrong checksum', text: `has the checksum ${actual} instead of ${checksum}` }
+      : { key, kind: 'damaged', text: `has the checksum ${actual} instead of ${checksum}` }
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? ''
+    const reason = /^E[A-Z]+$/.test(code) ? code : lastError() || String(error)
+    return { key, kind: 'damaged', text: `can't be read (${reason})` }
   } finally {
-    await file.close()
+    await file?.close()
   }
+}
+
+/** Reads a file to its end. @returns its SHA-256, hex */
+export async function computeChecksum (file: OpenFile): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of await file.read()) hash.update(chunk)
+  return hash.digest('hex')
 }

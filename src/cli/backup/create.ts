@@ -5,22 +5,22 @@ import type { FileStore } from '../../modules/assets/storage/file-store.ts'
 import { isStorageKey } from '../../modules/assets/storage/storage-key.ts'
 import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { readAssetRows, requiresFile, sumBytes, type AssetRows } from './rows.ts'
-import { compareUploads, type Report } from './compare.ts'
+import { readAssetRows, requiresFile, type AssetRows } from './rows.ts'
+import { compareUploads, type Problem } from './compare.ts'
 import { backedUpSchema, copyDatabase, kindOf, readCopiedRows, withLiveDatabase } from './databases.ts'
-import { type BackupConfig, BackupError, type DatabaseKind, startStep, UPLOADS,
-  type WorkOptions } from './common.ts'
-import { describeFiles, writeManifest, type Manifest } from './manifest.ts'
+import { type BackupConfig, BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'
+import { describeFiles, writeManifest } from './manifest.ts'
 import { openBackupUploads, withUploads } from './uploads.ts'
 
 // Creates a backup while the service runs. docs/backup.md explains why the files are copied before the
 // database, and why files that are still missing are copied after it.
 
-/** Damaged files of the service are copied as they are. */
-export interface BackupReport extends Report {
-  readonly kind: DatabaseKind
-  /** Assets that were deleted during the backup. A restore leaves them out. */
-  readonly deleted: number
+/** What a backup contains. Damaged files of the service are copied as they are. */
+interface Content {
+  readonly rows: AssetRows
+  /** The keys of assets that were deleted during the backup. A restore leaves them out. */
+  readonly deleted: readonly string[]
+  readonly problems: readonly Problem[]
 }
 
 /**
@@ -33,8 +33,9 @@ export async function createBackup (
   config: BackupConfig,
   directory: string,
   options: WorkOptions = {}
-): Promise<BackupReport> {
+): Promise<Content> {
   const { signal } = options
+  const [kind, schema] = [kindOf(config), backedUpSchema(config)]
   checkTarget(config, directory)
   const partial = `${directory}.partial`
   await makeFolder(dirname(directory))
@@ -44,16 +45,24 @@ export async function createBackup (
       'is running, remove it')
   })
   try {
-    const { report, manifest } = await withUploads(
+    const content = await withUploads(
       config,
       async ({ store }) => await fillBackup(config, store, partial, options)
     )
     startStep(options, 'writing to the disk')
     await syncTree(partial, signal)
-    await writeManifest(partial, { ...manifest, files: await describeFiles(partial, signal) })
+    await writeManifest(partial, {
+      format: 1,
+      kind,
+      schema,
+      createdAt: new Date().toISOString(),
+      assets: content.rows.size,
+      deleted: content.deleted,
+      files: await describeFiles(partial, signal)
+    })
     await rename(partial, directory)
     await sync(dirname(directory))
-    return report
+    return content
   } catch (error) {
     await rm(partial, { recursive: true, force: true })
     throw error
@@ -77,19 +86,18 @@ async function fillBackup (
   store: FileStore,
   backup: string,
   options: WorkOptions
-): Promise<{ report: BackupReport, manifest: Omit<Manifest, 'files'> }> {
+): Promise<Content> {
   const { signal } = options
-  const kind = kindOf(config)
-  const schema = backedUpSchema(config)
   const uploads = join(backup, UPLOADS)
   await mkdir(uploads, { mode: 0o700 })
 
-  await copyUploads(store, uploads, options)
+  await copyUploads(store.keys(), store, uploads, startStep(options, 'copying the uploads'))
   startStep(options, 'copying the database')
   await copyDatabase(config, backup, signal)
   startStep(options, 'reading the copy of the database')
-  const rows = await readCopiedRows(backup, { kind, schema }, signal)
-  const missing = await copyMissingUploads(rows, store, uploads, options)
+  const rows = await readCopiedRows(backup, { kind: kindOf(config), schema: backedUpSchema(config) }, signal)
+  const done = startStep(options, 'copying the latest uploads')
+  const missing = await copyUploads(rows.keys(), store, uploads, done)
 
   const deleted: string[] = []
   if (missing.length > 0) {
@@ -101,44 +109,23 @@ async function fillBackup (
   const copied = openBackupUploads(uploads)
   for await (const key of copied.store.keys()) if (!rows.has(key)) await rm(join(uploads, key))
 
-  const problems = await compareUploads(rows, copied, options)
-  const assets = rows.size
-  return {
-    report: { kind, assets, bytes: sumBytes(rows), deleted: deleted.length, problems },
-    manifest: {
-      format: 1,
-      kind,
-      schema,
-      createdAt: new Date().toISOString(),
-      assets,
-      deleted
-    }
-  }
+  return { rows, deleted, problems: await compareUploads(rows, copied, options) }
 }
 
-async function copyUploads (store: FileStore, folder: string, options: WorkOptions): Promise<void> {
-  const done = startStep(options, 'copying the uploads')
-  await forEachConcurrently(store.keys(), store.filesAtOnce, async (key) => {
-    const size = await store.copyOut(key, join(folder, key))
-    if (size !== undefined) done(size)
-  })
-}
-
-/** @returns the keys of the rows whose files are neither in the folder nor in the store */
-async function copyMissingUploads (
-  rows: AssetRows,
+/** Copies the files that the folder lacks. @returns the keys of those that the store lacks, too */
+async function copyUploads (
+  keys: Iterable<string> | AsyncIterable<string>,
   store: FileStore,
   folder: string,
-  options: WorkOptions
+  done: (bytes: number) => void
 ): Promise<string[]> {
   const missing: string[] = []
-  const done = startStep(options, 'copying the latest uploads')
-  for (const key of rows.keys()) {
-    if (!isStorageKey(key) || existsSync(join(folder, key))) continue
+  await forEachConcurrently(keys, store.filesAtOnce, async (key) => {
+    if (!isStorageKey(key) || existsSync(join(folder, key))) return
     const size = await store.copyOut(key, join(folder, key))
     if (size === undefined) missing.push(key)
     else done(size)
-  }
+  })
   return missing
 }
 

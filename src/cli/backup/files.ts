@@ -1,20 +1,12 @@
-import { createHash } from 'node:crypto'
 import { chmod, lstat, mkdir, opendir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { copyRegularFile, isMissing, sync } from '../../infra/system/fs-utils.ts'
 import { SECRET } from './common.ts'
 
-// Listing, hashing and copying files.
+// Listing and copying files.
 
 /** File systems round times. Two changes within this period may get the same timestamp. */
 const TIME_RESOLUTION_NS = 2_000_000_000n
-
-/** Returns the SHA-256 of the content, hex. */
-export async function computeChecksum (content: AsyncIterable<Uint8Array>): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const chunk of content) hash.update(chunk)
-  return hash.digest('hex')
-}
 
 /**
  * Lists the regular files in a folder and its subfolders, as paths with slashes. The `recursive` option of

@@ -1,9 +1,10 @@
-import { constants } from 'node:fs'
-import { open, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sync } from '../../infra/system/fs-utils.ts'
-import type { Problem } from './compare.ts'
-import { computeChecksum, listFiles } from './files.ts'
+import { openRegularFile } from '../../modules/assets/storage/disk-files.ts'
+import type { OpenFile } from '../../modules/assets/storage/file-store.ts'
+import { compareFile, computeChecksum, type Problem } from './compare.ts'
+import { listFiles } from './files.ts'
 import { BackupError, type DatabaseKind, startStep, UPLOADS, type WorkOptions } from './common.ts'
 
 // backup.json describes a backup. It is written last, so a folder without this file is not a complete backup.
@@ -30,7 +31,6 @@ export interface Manifest {
 }
 
 const MANIFEST = 'backup.json'
-const CHUNK_BYTES = 1024 * 1024
 
 /** Writes the manifest and syncs it to the disk. */
 export async function writeManifest (folder: string, manifest: Manifest): Promise<void> {
@@ -63,7 +63,9 @@ export async function describeFiles (folder: string, signal?: AbortSignal): Prom
   const files: Record<string, FileDescription> = {}
   for await (const path of listFiles(folder)) {
     signal?.throwIfAborted()
-    if (!path.startsWith(`${UPLOADS}/`)) files[path] = await describeFile(join(folder, path))
+    if (path.startsWith(`${UPLOADS}/`)) continue
+    const file = await openRegularFile(join(folder, path)) as OpenFile
+    files[path] = { bytes: file.byteSize, sha256: await computeChecksum(file) }
   }
   return files
 }
@@ -77,42 +79,11 @@ export async function findDamage (
   const entries = Object.entries(files)
   const done = startStep(options, 'checking the copy of the database', entries.length)
   const problems: Problem[] = []
-  for (const [key, expected] of entries) {
-    const problem = await compareWithDescription(join(folder, key), expected)
-    if (problem !== undefined) problems.push({ key, ...problem })
-    done(expected.bytes)
+  for (const [path, { bytes, sha256 }] of entries) {
+    const expected = { byteSize: BigInt(bytes), checksum: sha256 }
+    const problem = await compareFile(path, async () => await openRegularFile(join(folder, path)), expected)
+    if (problem !== undefined) problems.push(problem)
+    done(bytes)
   }
   return problems
-}
-
-async function compareWithDescription (
-  path: string,
-  { bytes, sha256 }: FileDescription
-): Promise<Omit<Problem, 'key'> | undefined> {
-  try {
-    const actual = await describeFile(path)
-    if (actual.bytes !== bytes) {
-      return { kind: 'wrong size', text: `has ${actual.bytes} bytes instead of ${bytes}` }
-    }
-    if (actual.sha256 !== sha256) {
-      return { kind: 'wrong checksum', text: `has the checksum ${actual.sha256} instead of ${sha256}` }
-    }
-    return undefined
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    return code === 'ENOENT' ? { kind: 'no file', text: 'is missing' }
-      : { kind: 'unreadable', text: `can't be read (${code ?? String(error)})` }
-  }
-}
-
-async function describeFile (path: string): Promise<FileDescription> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
-  try {
-    return {
-      bytes: (await file.stat()).size,
-      sha256: await computeChecksum(file.createReadStream({ highWaterMark: CHUNK_BYTES, autoClose: false }))
-    }
-  } finally {
-    await file.close()
-  }
 }

@@ -10,8 +10,8 @@ import { renewDatabaseId } from '../../infra/postgres/identity-repository.ts'
 import { RESTORE_MARK } from '../../infra/postgres/migration-repository.ts'
 import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
-import { readPastSchedules, removeDeletedRows, sumBytes, type AssetRows, type PastSchedule } from './rows.ts'
-import { compareUploads, type Problem, type Report } from './compare.ts'
+import { readRestoredRows, type RestoredRows } from './rows.ts'
+import { compareUploads, type Problem } from './compare.ts'
 import { backedUpSchema, kindOf } from './databases.ts'
 import { copySecret, createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, DUMP, SECRET, SILENT, startStep,
@@ -20,10 +20,9 @@ import { findDamage, readManifest, type Manifest } from './manifest.ts'
 import { loadDump } from './pg-tools.ts'
 import { restoreUploads, withEmptyUploads, withUploads, type Uploads } from './uploads.ts'
 
-export interface RestoreReport extends Report {
-  /** Assets whose files the backup does not have. All others were restored. */
-  readonly lost: number
-  readonly pastSchedules: readonly PastSchedule[]
+/** What a restore has brought back. Files that the backup lacks are among the problems. */
+interface Restored extends RestoredRows {
+  readonly problems: readonly Problem[]
 }
 
 /**
@@ -36,7 +35,7 @@ export async function restoreBackup (
   config: BackupConfig,
   directory: string,
   options: WorkOptions = {}
-): Promise<RestoreReport> {
+): Promise<Restored> {
   const manifest = await readManifest(directory)
   const kind = kindOf(config)
   if (manifest.kind !== kind) {
@@ -50,16 +49,7 @@ export async function restoreBackup (
       `${damage[0]?.key}): restore another backup`)
   }
   const restore = kind === 'embedded' ? restoreEmbedded : restorePostgresql
-  const { rows, problems, pastSchedules } = await restore(config, directory, manifest, options)
-  const lost = problems.filter((problem) => problem.kind === 'no file').length
-  return { assets: rows.size, lost, bytes: sumBytes(rows), problems, pastSchedules }
-}
-
-/** What a restore has brought back. */
-interface Restored {
-  readonly rows: AssetRows
-  readonly problems: readonly Problem[]
-  readonly pastSchedules: readonly PastSchedule[]
+  return await restore(config, directory, manifest, options)
 }
 
 /**
@@ -137,14 +127,11 @@ async function restoreInto (
   await createFolderCopy(join(directory, DATA, 'postgres'), join(restoring, 'postgres'))(signal)
   await restoreUploads(directory, uploads, manifest.assets, options)
   startStep(options, 'opening the database')
-  const { rows, pastSchedules } = await withEmbedded(restoring, SILENT, async (connection) => {
+  const restored = await withEmbedded(restoring, SILENT, async (connection) => {
     await withConnection(connection, renewDatabaseId)
-    return {
-      rows: await removeDeletedRows(connection, manifest.deleted),
-      pastSchedules: await readPastSchedules(connection)
-    }
+    return await readRestoredRows(connection, manifest.deleted)
   })
-  const problems = await compareUploads(rows, uploads, options)
+  const problems = await compareUploads(restored.rows, uploads, options)
   await syncTree(join(restoring, 'postgres'))
 
   await copySecret(join(directory, DATA), dataDir)
@@ -152,7 +139,7 @@ async function restoreInto (
   await rename(join(restoring, 'postgres'), join(dataDir, 'postgres'))
   await rmdir(restoring)
   await sync(dataDir)
-  return { rows, problems, pastSchedules }
+  return { ...restored, problems }
 }
 
 /**
@@ -184,11 +171,13 @@ async function restorePostgresql (
     throw error
   }
   // pg_restore has committed. A failure from here on leaves the data in the database.
-  const rows = await removeDeletedRows(url, manifest.deleted)
-  const pastSchedules = await readPastSchedules(url)
+  const restored = await readRestoredRows(url, manifest.deleted)
   await withConnection(url, async (database) => await database.query(dropMark(schema)))
-  const problems = await withUploads(config, async (uploads) => await compareUploads(rows, uploads, options))
-  return { rows, problems, pastSchedules }
+  const problems = await withUploads(
+    config,
+    async (uploads) => await compareUploads(restored.rows, uploads, options)
+  )
+  return { ...restored, problems }
 }
 
 async function markEmptyDatabase (url: string, schema: string): Promise<void> {

@@ -41,18 +41,6 @@ export async function readAssetRows (connection: Connection): Promise<AssetRows>
   })
 }
 
-/** Deletes the rows of the assets that were deleted during the backup, and reads the others. */
-export async function removeDeletedRows (
-  connection: Connection,
-  deleted: readonly string[]
-): Promise<AssetRows> {
-  if (deleted.length > 0) {
-    const query = { text: 'DELETE FROM assets WHERE storage_key = ANY($1)', values: [deleted] }
-    await withConnection(connection, async (database) => await database.query(query))
-  }
-  return await readAssetRows(connection)
-}
-
 /** Whether there is a row whose file must exist. */
 export function requiresFile (rows: AssetRows, key: string): boolean {
   const row = rows.get(key)
@@ -70,11 +58,21 @@ export interface PastSchedule {
   readonly at: Date
 }
 
-/** The most that are listed. */
+/** The most past schedules that are listed. */
 const MAX_LISTED = 100
 
-export async function readPastSchedules (connection: Connection): Promise<PastSchedule[]> {
-  return await withConnection(connection, async (database) => {
+export interface RestoredRows {
+  readonly rows: AssetRows
+  readonly pastSchedules: readonly PastSchedule[]
+}
+
+/** Deletes the rows of the assets that were deleted during the backup, and reads the others. */
+export async function readRestoredRows (
+  connection: Connection,
+  deleted: readonly string[]
+): Promise<RestoredRows> {
+  const pastSchedules = await withConnection(connection, async (database) => {
+    await database.query({ text: 'DELETE FROM assets WHERE storage_key = ANY($1)', values: [deleted] })
     const { rows: [table] } = await database
       .query("SELECT to_regclass('landing_page_schedules') IS NOT NULL AS exists")
     if (table.exists !== true) return [] // the backup is of an older release
@@ -85,4 +83,5 @@ export async function readPastSchedules (connection: Connection): Promise<PastSc
       WHERE at <= now() ORDER BY at, page_id LIMIT ${MAX_LISTED}`)
     return rows
   })
+  return { rows: await readAssetRows(connection), pastSchedules }
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import { readAssetRows, requiresFile, sumBytes, type AssetRows } from './rows.ts'
-import { compareUploads, type Problem, type Report } from './compare.ts'
+import { readAssetRows, requiresFile, type AssetRows } from './rows.ts'
+import { compareUploads, type Problem } from './compare.ts'
 import { areForeign, wrongOwnerMessage } from '../../modules/assets/storage/owner.ts'
 import { identifyDatabase } from '../../infra/postgres/identity-repository.ts'
 import { withConnection } from '../../infra/postgres/pool.ts'
@@ -11,13 +11,14 @@ import { openBackupUploads, withUploads, type Uploads } from './uploads.ts'
 
 // Checks that every row has a file with the right size and checksum, and that every file has a row.
 
-export interface VerifyReport extends Report {
+export interface VerifyReport {
+  /** Undefined if the copy of the database is damaged. Then the uploads were not compared with it. */
+  readonly rows?: AssetRows
+  readonly problems: readonly Problem[]
   /** Files without a row that are less than an hour old. Their upload is in progress or was interrupted. */
   readonly unfinished: number
   /** Why the service removes no files without a row; undefined if it does. */
   readonly foreignReason?: string
-  /** The copy of the database is damaged, so the uploads were not compared with it. */
-  readonly isDamaged: boolean
 }
 
 /** A younger file without a row may be an unfinished upload. The service removes older ones. */
@@ -52,8 +53,7 @@ export async function verifyService (
       }
       problems.push(problem)
     }
-    const report = { assets: rows.size, bytes: sumBytes(rows), problems, unfinished, isDamaged: false }
-    return isForeign ? { ...report, foreignReason: wrongOwnerMessage(uploads.store) } : report
+    return { rows, problems, unfinished, ...isForeign && { foreignReason: wrongOwnerMessage(uploads.store) } }
   })
 }
 
@@ -83,12 +83,10 @@ async function fileAgeMs ({ store }: Uploads, key: string): Promise<number | und
 export async function verifyBackup (directory: string, options: WorkOptions = {}): Promise<VerifyReport> {
   const manifest = await readManifest(directory)
   const damage = await findDamage(directory, manifest, options)
-  if (damage.length > 0) {
-    return { assets: manifest.assets, bytes: 0n, problems: damage, unfinished: 0, isDamaged: true }
-  }
+  if (damage.length > 0) return { problems: damage, unfinished: 0 }
   startStep(options, 'reading the copy of the database')
   const rows = await readBackedUpRows(directory, manifest, options.signal)
   for (const key of manifest.deleted) rows.delete(key)
   const problems = await compareUploads(rows, openBackupUploads(join(directory, UPLOADS)), options)
-  return { assets: rows.size, bytes: sumBytes(rows), problems, unfinished: 0, isDamaged: false }
+  return { rows, problems, unfinished: 0 }
 }

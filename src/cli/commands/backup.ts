@@ -3,7 +3,7 @@ import { auditCommand, loadCommandConfig } from '../operator.ts'
 import { createBackup } from '../backup/create.ts'
 import type { Problem } from '../backup/compare.ts'
 import type { WorkOptions } from '../backup/common.ts'
-import type { PastSchedule } from '../backup/rows.ts'
+import { sumBytes, type AssetRows, type PastSchedule } from '../backup/rows.ts'
 import { restoreBackup } from '../backup/restore.ts'
 import { verifyBackup, verifyService } from '../backup/verify.ts'
 import { createProgressPrinter, formatBytes, formatCount, print } from '../output.ts'
@@ -21,18 +21,14 @@ interface Report {
 export async function backup (directory: string): Promise<number> {
   const target = resolve(directory)
   return await runInterruptibly(async (options) => {
-    const { kind, assets, bytes, deleted, problems } = await createBackup(
-      loadCommandConfig(),
-      target,
-      options
-    )
-    const without = deleted === 0 ? ''
-      : `, without ${formatCount(deleted, 'asset')} deleted during the backup`
-    const reminder = kind === 'embedded' ? ''
+    const config = loadCommandConfig()
+    const { rows, deleted, problems } = await createBackup(config, target, options)
+    const without = deleted.length === 0 ? ''
+      : `, without ${formatCount(deleted.length, 'asset')} deleted during the backup`
+    const reminder = config.DATABASE_URL === undefined ? ''
       : '\nThe settings are not in the backup: keep JWT_SECRET elsewhere.'
     return {
-      summary: `Copied the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)}) to ` +
-        `${target}${without}.${reminder}`,
+      summary: `Copied the database and ${describeAssets(rows)} to ${target}${without}.${reminder}`,
       problems,
       problemsTitle: 'The backup is complete, but files of the service are missing or damaged'
     }
@@ -41,22 +37,25 @@ export async function backup (directory: string): Promise<number> {
 
 export async function restore (directory: string): Promise<number> {
   return await runInterruptibly(async (options) => {
-    const { assets, lost, bytes, problems, pastSchedules } = await restoreBackup(
+    const { rows, problems, pastSchedules } = await restoreBackup(
       loadCommandConfig(),
       resolve(directory),
       options
     )
-    auditCommand('restore', { assets })
+    auditCommand('restore', { assets: rows.size })
+    const lost = problems.filter(({ kind }) => kind === 'no file').length
     const without = lost === 0 ? '' : `, ${lost} of them without their file`
     return {
-      summary:
-        `Restored the database and ${formatCount(assets, 'asset')} (${formatBytes(bytes)})${without}.` +
+      summary: `Restored the database and ${describeAssets(rows)}${without}.` +
         describePastSchedules(pastSchedules),
       problems,
       problemsTitle: 'Everything in the backup was restored, but the backup has missing or damaged files'
     }
   })
 }
+
+const describeAssets = (rows: AssetRows): string =>
+  `${formatCount(rows.size, 'asset')} (${formatBytes(sumBytes(rows))})`
 
 function describePastSchedules (schedules: readonly PastSchedule[]): string {
   if (schedules.length === 0) return ''
@@ -70,16 +69,16 @@ function describePastSchedules (schedules: readonly PastSchedule[]): string {
 export async function verify (directory: string | undefined): Promise<number> {
   return await runInterruptibly(async (options) => {
     const config = loadCommandConfig()
-    const { assets, bytes, problems, unfinished, foreignReason, isDamaged } = directory === undefined
+    const { rows, problems, unfinished, foreignReason } = directory === undefined
       ? await verifyService(config, options) : await verifyBackup(resolve(directory), options)
-    if (isDamaged) {
+    if (rows === undefined) {
       return {
         summary: 'The uploads were not checked.',
         problems,
         problemsTitle: 'The copy of the database is damaged and cannot be restored'
       }
     }
-    const amount = `${formatCount(assets, 'asset')}, ${formatBytes(bytes)}.`
+    const amount = `${formatCount(rows.size, 'asset')}, ${formatBytes(sumBytes(rows))}.`
     const result = problems.length === 0
       ? `Every asset has a file, and every file has an asset: ${amount}` : `Checked ${amount}`
     const unfinishedNote = unfinished === 0 ? '' : `\n${formatCount(unfinished, 'file')} of uploads in ` +
