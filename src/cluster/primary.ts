@@ -82,7 +82,10 @@ class Primary {
       graceMs: GRACE_MS
     })
     this.#workers.add(worker)
-    worker.ended.then(() => this.#workers.delete(worker))
+    worker.ended.then(() => {
+      this.#workers.delete(worker)
+      if (!this.#isEnding) this.#metrics.retire(worker)
+    })
     return worker
   }
 
@@ -96,7 +99,6 @@ class Primary {
         { worker: worker.pid, ...end, delayMs },
         'a worker crashed and will be replaced after a delay'
       )
-      this.#metrics.retire(worker)
       let next: WorkerProcess | undefined
       while (next === undefined) {
         await sleep(delayMs, undefined, { signal: this.#ending.signal }).catch(() => {})
@@ -156,7 +158,6 @@ class ClusterMetrics {
   readonly #workers: ReadonlySet<WorkerProcess>
   readonly #own = new Registry()
   readonly #restarts: Counter
-  readonly #last = new Map<WorkerProcess, MetricsJson>()
   /** The sums of the counters and histograms of workers that have ended. */
   #ended: MetricsJson = []
   #folding = Promise.resolve()
@@ -186,20 +187,16 @@ class ClusterMetrics {
   retire (worker: WorkerProcess): void {
     this.#restarts.inc()
     this.#folding = this.#folding.then(async () => {
-      const counted =
-        this.#last.get(worker)?.filter(({ type }) => ['counter', 'histogram'].includes(String(type))) ?? []
+      const counted = worker.metrics.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
       this.#ended = await AggregatorRegistry.aggregate([this.#ended, counted]).getMetricsAsJSON()
-      this.#last.delete(worker)
     }).catch(() => {}) // the loss of one worker's counts must not stop the primary
   }
 
   /** Returns all metrics in Prometheus' text format, and a slow worker's metrics of the last time. */
   async collect (): Promise<string> {
-    await Promise.all([...this.#workers].filter(({ isListening }) => isListening).map(async (worker) => {
-      const metrics = await worker.metrics()
-      if (metrics !== undefined && this.#workers.has(worker)) this.#last.set(worker, metrics)
-    }))
-    const all = [...this.#last.values(), this.#ended, await this.#own.getMetricsAsJSON()]
-    return await AggregatorRegistry.aggregate(all).metrics()
+    await Promise.all([...this.#workers].map(async (worker) => await worker.updateMetrics()))
+    await this.#folding
+    const all = [...[...this.#workers].map(({ metrics }) => metrics), this.#ended]
+    return await AggregatorRegistry.aggregate([...all, await this.#own.getMetricsAsJSON()]).metrics()
   }
 }

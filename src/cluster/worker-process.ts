@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster'
+import { once } from 'node:events'
 import { extname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { withTimeLimit } from '../infra/system/time-limit.ts'
 import type { MetricsJson, PrimaryMessage, WorkerMessage } from './worker.ts'
 
 /** How a worker ended. `reason` is set when it could not start. */
@@ -22,8 +22,7 @@ export class WorkerProcess {
   /** Never rejects. */
   readonly ended: Promise<WorkerEnd>
   readonly #worker: Worker
-  readonly #metricsRequests = new Map<number, (metrics: MetricsJson | undefined) => void>()
-  #lastId = 0
+  #metrics: MetricsJson = []
   #isReady = false
   #pendingSignal: string | undefined
   #isListening = false
@@ -58,7 +57,7 @@ export class WorkerProcess {
         } else if (message.type === 'failed') {
           this.#reason = message.reason
         } else if (message.type === 'metrics') {
-          this.#metricsRequests.get(message.id)?.(message.metrics)
+          this.#metrics = message.metrics
         }
       })
       this.ended.then((end) =>
@@ -69,7 +68,6 @@ export class WorkerProcess {
     this.listening.catch(() => {}) // the promise of a replacement is not always awaited
     this.ended.then(() => {
       this.#isListening = false
-      for (const resolve of this.#metricsRequests.values()) resolve(undefined)
     })
   }
 
@@ -94,15 +92,17 @@ export class WorkerProcess {
     this.#worker.process.kill('SIGKILL')
   }
 
-  /** Returns the metrics of the worker, or undefined when it does not answer in time. */
-  async metrics (): Promise<MetricsJson | undefined> {
-    const id = ++this.#lastId
-    const response = new Promise<MetricsJson | undefined>((resolve) => {
-      this.#metricsRequests.set(id, resolve)
-    })
-    this.#send({ type: 'metrics', id })
-    return await withTimeLimit(response, METRICS_TIMEOUT_MS).catch(() => undefined)
-      .finally(() => this.#metricsRequests.delete(id))
+  /** The metrics that the worker has sent last. */
+  get metrics (): MetricsJson {
+    return this.#metrics
+  }
+
+  /** Asks the worker for its metrics, and waits until they have arrived. Never rejects. */
+  async updateMetrics (): Promise<void> {
+    if (!this.#isListening) return
+    const answer = once(this.#worker, 'message', { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) })
+    this.#send({ type: 'metrics' })
+    await answer.catch(() => {})
   }
 
   #send (message: PrimaryMessage): void {

@@ -12,14 +12,14 @@ import type { Config } from '../config.ts'
 export type PrimaryMessage =
   | { readonly type: 'start', readonly config: Config, readonly measured: boolean, readonly graceMs: number }
   | { readonly type: 'end', readonly signal: string }
-  | { readonly type: 'metrics', readonly id: number }
+  | { readonly type: 'metrics' }
 
 /** Messages from a worker to the primary. Before `ready`, messages to the worker are lost. */
 export type WorkerMessage =
   | { readonly type: 'ready' }
   | { readonly type: 'listening', readonly port: number }
   | { readonly type: 'failed', readonly reason: string }
-  | { readonly type: 'metrics', readonly id: number, readonly metrics: MetricsJson }
+  | { readonly type: 'metrics', readonly metrics: MetricsJson }
 
 export type MetricsJson = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
@@ -36,7 +36,7 @@ process.on('message', (message: PrimaryMessage) => {
   if (message.type === 'start') start(message).catch(fail)
   else if (message.type === 'end') end(message.signal)
   // Without a response, the primary uses the last metrics of this worker.
-  else if (message.type === 'metrics') sendMetrics(message.id).catch(() => {})
+  else if (message.type === 'metrics') sendMetrics().catch(() => {})
 })
 
 send({ type: 'ready' })
@@ -71,8 +71,8 @@ async function start (
   })
 }
 
-async function sendMetrics (id: number): Promise<void> {
-  if (registry !== undefined) send({ type: 'metrics', id, metrics: await registry.getMetricsAsJSON() })
+async function sendMetrics (): Promise<void> {
+  if (registry !== undefined) send({ type: 'metrics', metrics: await registry.getMetricsAsJSON() })
 }
 
 function fail (error: unknown): void {
