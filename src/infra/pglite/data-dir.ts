@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
+import { chmod, link, open, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { makeFolder, sync } from '../system/fs-utils.ts'
 
@@ -12,8 +12,6 @@ export interface DataDirLog {
 
 /** The mode of folders that only their owner can enter. */
 export const PRIVATE = 0o700
-/** The bits of a mode that let other users in. */
-const OTHERS = 0o077
 
 /** The folder can't be used. `message` is one line that names the folder. */
 export class DataDirError extends Error {
@@ -36,17 +34,10 @@ export async function prepareDataDir (dataDir: string): Promise<void> {
  * Closes the folder of the database to other users. DATA_DIR itself keeps its mode: a folder that existed
  * before may have other purposes.
  */
-export async function closeToOthers (dataDir: string, folder: string, log: DataDirLog): Promise<void> {
-  const [{ mode: outer }, { mode: inner }] = await Promise.all([stat(dataDir), stat(folder)])
-  if ((inner & OTHERS) === 0) return
-  try {
-    await chmod(folder, PRIVATE)
-  } catch (error) {
-    log.warn(`Other users of this machine may be able to read ${folder}: ${(error as Error).message}`)
-    return
-  }
-  if ((outer & OTHERS) === 0) return
-  log.warn(`Other users of this machine could read ${folder}; its mode is now 0700`)
+export async function closeToOthers (folder: string, log: DataDirLog): Promise<void> {
+  await chmod(folder, PRIVATE).catch(({ message }: Error) =>
+    log.warn(`Other users of this machine may be able to read ${folder}: ${message}`)
+  )
 }
 
 /**

@@ -73,7 +73,7 @@ export async function startEmbedded (
     // An empty database in place of the restored one would look like a loss of all data.
     if (!existsSync(folder) && existsSync(join(dataDir, RESTORING))) throw createInterruptedError(dataDir)
     if (!existsSync(folder)) await create(folder, log)
-    await closeToOthers(dataDir, folder, log)
+    await closeToOthers(folder, log)
     const database = startWorker({
       folder,
       sockets: { service: socketPath(host), commands: socketPath(host, COMMAND_PORT) }
