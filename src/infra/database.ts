@@ -17,7 +17,7 @@ declare module 'fastify' {
     database: Database
     /** Returns whether PostgreSQL is reachable, after the probe that a failed statement starts. */
     isDatabaseReachable: () => Promise<boolean>
-    /** Calls a listener when a command may have changed something in the embedded database. */
+    /** Sets what is called when a command may have changed something in the embedded database. */
     onCommand: (listener: () => void) => void
   }
 }
@@ -77,13 +77,11 @@ async function database (app: FastifyInstance): Promise<void> {
     landfall_database_connections_max: ['Limit of connections', () => pool.options.max],
     landfall_database_waiting: ['Statements that wait for a connection', () => pool.waitingCount]
   })
-  const commandListeners: (() => void)[] = []
+  let noticeCommand = (): void => {}
   app.decorate('onCommand', (listener) => {
-    commandListeners.push(listener)
+    noticeCommand = listener
   })
-  await embedded?.serveCommands(() => {
-    for (const listener of commandListeners) listener()
-  })
+  await embedded?.serveCommands(() => noticeCommand())
   app.addHook('onClose', async () => {
     reachability.close()
     await client.$disconnect()
