@@ -9,10 +9,8 @@ import { DELETED, LIFETIME_MS, type SharedDocuments } from './shared-documents.t
 
 /** How long a document is served without a reload while this process can miss writes of other processes. */
 const SHORT_LEASE_MS = 1000
-/** The most ids known not to exist. They have their own cache, so that guessed ids can't evict documents. */
-const MAX_MISSING = 10_000
-/** The most pages that are known to be hidden. */
-const MAX_HIDDEN = 10_000
+/** The most ids without a document. They have their own cache, so that guessed ids can't evict documents. */
+const MAX_ABSENT = 20_000
 /** The most versions that are remembered so that a slow load can't restore an older version. */
 const MAX_NEWEST = 20_000
 
@@ -53,9 +51,8 @@ export class DocumentCache {
   readonly #options: DocumentCacheOptions
   readonly #documents: LRUCache<string, CachedDocument> | undefined
   #evictions = 0
-  readonly #missing = new LRUCache<string, true>({ max: MAX_MISSING })
-  /** Until when a page is known to be hidden, in milliseconds of the process clock. */
-  readonly #hidden = new LRUCache<string, number>({ max: MAX_HIDDEN })
+  /** Until when a page is known to be hidden, on the process clock; Infinity if it doesn't exist. */
+  readonly #absent = new LRUCache<string, number>({ max: MAX_ABSENT })
   readonly #flights = new SingleFlight<CachedDocument | undefined>()
   /** The newest known version by public id, also of documents that are no longer cached. */
   readonly #newest = new LRUCache<string, number>({ max: MAX_NEWEST })
@@ -82,15 +79,14 @@ export class DocumentCache {
   }
 
   /**
-   * Returns the cached document, null if the id is known not to exist, undefined if it has to be loaded.
+   * Returns the cached document, null if readers are known to get none, undefined if it has to be loaded.
    *
    * @param now the process clock, in milliseconds
    */
   get (publicId: string, now: number): CachedDocument | null | undefined {
     const document = this.#documents?.get(publicId)
     if (document !== undefined && now < document.freshUntil) return document
-    if (this.#missing.has(publicId)) return null
-    return undefined
+    return now < (this.#absent.get(publicId) ?? 0) ? null : undefined
   }
 
   /**
@@ -99,7 +95,6 @@ export class DocumentCache {
    * @throws the driver's error when PostgreSQL is unreachable and no cached copy is recent enough
    */
   load (publicId: string): Promise<CachedDocument | undefined> {
-    if (clock.now() < (this.#hidden.get(publicId) ?? 0)) return Promise.resolve(undefined)
     const old = this.#documents?.peek(publicId)
     return old === undefined ? this.#join(publicId) : this.#reload(publicId, old)
   }
@@ -133,7 +128,7 @@ export class DocumentCache {
   expireAll (): void {
     this.#trustedSince = clock.now()
     for (const document of this.#documents?.values() ?? []) document.freshUntil = 0
-    this.#hidden.clear()
+    this.#absent.clear()
   }
 
   /** Whether load() returned an expired document because PostgreSQL is unreachable. */
@@ -171,10 +166,10 @@ export class DocumentCache {
     if (version <= this.#newestOf(publicId)) return
     this.#newest.set(publicId, version)
     this.#flights.forget(publicId)
-    this.#hidden.delete(publicId)
+    if (version === DELETED) this.#absent.set(publicId, Infinity)
+    else if (!this.#isGone(publicId)) this.#absent.delete(publicId)
     const held = this.#documents?.peek(publicId)
     if (held !== undefined && held.version < version) this.#documents?.delete(publicId)
-    if (version === DELETED) this.#missing.set(publicId, true)
   }
 
   #cached (document: DocumentVersion): CachedDocument {
@@ -185,7 +180,7 @@ export class DocumentCache {
   #keep (document: DocumentVersion, knownAt: number, lifetimeMs: number): CachedDocument {
     const held = this.#documents?.peek(document.publicId)
     if (held !== undefined && held.version > document.version) return held
-    if (document.version < this.#newestOf(document.publicId) || this.#missing.has(document.publicId)) {
+    if (document.version < this.#newestOf(document.publicId) || this.#isGone(document.publicId)) {
       return this.#cached(document)
     }
     // After a failover, PostgreSQL may assign a version number again, to another text.
@@ -201,11 +196,15 @@ export class DocumentCache {
   #hide ({ publicId, version }: PublicVersion, knownAt: number, lifetimeMs: number): void {
     if (version < this.#newestOf(publicId) || knownAt < this.#trustedSince) return
     this.#documents?.delete(publicId)
-    this.#hidden.set(publicId, this.#leaseEnd(knownAt, lifetimeMs))
+    this.#absent.set(publicId, this.#leaseEnd(knownAt, lifetimeMs))
   }
 
   #leaseEnd (knownAt: number, lifetimeMs: number): number {
     return knownAt + (this.#options.hearsAllWrites() ? lifetimeMs : Math.min(SHORT_LEASE_MS, lifetimeMs))
+  }
+
+  #isGone (publicId: string): boolean {
+    return this.#absent.peek(publicId) === Infinity
   }
 
   #newestOf (publicId: string): number {
@@ -244,7 +243,7 @@ export class DocumentCache {
       // Only ids that existed are put into #newest, so that guessed ids can't evict them.
       if (newest > 0) this.#learn(publicId, DELETED)
       this.#documents?.delete(publicId)
-      this.#missing.set(publicId, true)
+      this.#absent.set(publicId, Infinity)
       return undefined
     }
     const { document, lifetimeMs, origin } = loaded
