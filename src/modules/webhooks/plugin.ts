@@ -3,7 +3,7 @@ import { runQueue, watchBacklog, runInOneProcess } from '../../infra/postgres/sh
 import { addMetrics } from '../../infra/telemetry/metrics.ts'
 import { CDN_TARGETS, measureOverdue } from '../landing-pages/index.ts'
 import { pruneMessages } from './webhook-repository.ts'
-import { allowedAddresses, createPoster } from './sending/post.ts'
+import { allowedAddresses, createPost } from './sending/post.ts'
 import { MAX_SENDING, MessageSender } from './sending/sender.ts'
 
 declare module 'fastify' {
@@ -32,7 +32,7 @@ export default fp<{ secretsKey: string }>(async (app, { secretsKey }) => {
     log.warn('JWT_SECRET is being replaced without SECRETS_KEY, so the secrets of webhooks change; see ' +
       '"Replacing the secret" in docs/operations.md')
   }
-  const sender = new MessageSender(app, createPoster(allowedAddresses(config.WEBHOOK_NETWORKS)))
+  const sender = new MessageSender(app, createPost(allowedAddresses(config.WEBHOOK_NETWORKS)))
   const startQueue = runQueue(app, {
     name: 'messages',
     intervalMs: CHECK_INTERVAL_MS,

@@ -4,7 +4,7 @@ import { createServer as createHttpsServer } from 'node:https'
 import { createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net'
 import { SMTPServer } from 'smtp-server'
 import t, { type Test } from 'tap'
-import { allowedAddresses, createPoster } from '../../../src/modules/webhooks/sending/post.ts'
+import { allowedAddresses, createPost } from '../../../src/modules/webhooks/sending/post.ts'
 import { startDnsServer } from '../../helpers/dns-server.ts'
 import { listen } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
@@ -14,10 +14,10 @@ import { until } from '../../helpers/until.ts'
 const LOOPBACK = allowedAddresses(['127.0.0.1'])
 const NOWHERE = allowedAddresses([])
 const post = async (
-  poster: ReturnType<typeof createPoster>,
+  send: ReturnType<typeof createPost>,
   url: string,
   signal = AbortSignal.timeout(60_000)
-) => await poster.post(url, { 'content-type': 'application/json' }, '{"a":"ä"}', signal)
+) => await send(url, { 'content-type': 'application/json' }, '{"a":"ä"}', signal)
 
 const startHttp = async (t: Test, listener: RequestListener): Promise<number> =>
   await listen(t, createHttpServer(listener))
@@ -46,14 +46,14 @@ t.test('a message arrives whole, and the status decides', async (t) => {
       response.writeHead(Number(request.url?.slice(1)), { 'retry-after': '7', location: '/200' }).end('bye')
     })
   })
-  const poster = createPoster(LOOPBACK)
-  t.same(await post(poster, `http://127.0.0.1:${port}/204`), {
+  const send = createPost(LOOPBACK)
+  t.same(await post(send, `http://127.0.0.1:${port}/204`), {
     status: 204,
     error: null,
     retryAfterSeconds: 7
   })
   for (const status of [301, 307, 410, 500, 503]) {
-    t.match(await post(poster, `http://127.0.0.1:${port}/${status}`), {
+    t.match(await post(send, `http://127.0.0.1:${port}/${status}`), {
       status,
       error: `The response had the status ${status}`
     })
@@ -72,17 +72,17 @@ t.test('a name with a private address is not connected to', async (t) => {
     'one-of-each.test': ['93.184.216.34', '0:0:0:0:0:0:0:1']
   }
   const dns = await startDnsServer(t, (name) => names[name] ?? [])
-  const poster = createPoster(NOWHERE, [dns.address])
+  const send = createPost(NOWHERE, [dns.address])
   for (
     const host of [...Object.keys(names), 'localhost', 'a.localhost', '127.0.0.1', '[::1]', '2130706433']
   ) {
-    t.same(await post(poster, `https://${host}:${port}/`), {
+    t.same(await post(send, `https://${host}:${port}/`), {
       status: null,
       error: 'Connection failed: address not allowed'
     }, host)
   }
   t.equal(connections, 0)
-  t.match(await post(poster, `https://missing.test:${port}/`), {
+  t.match(await post(send, `https://missing.test:${port}/`), {
     error: 'Connection failed: host name not found'
   })
 })
@@ -96,11 +96,11 @@ t.test('a name that changes its address reaches no private one', async (t) => {
     t,
     (_name, type) => type === 'AAAA' ? [] : [asked++ % 2 === 0 ? '192.0.2.1' : '127.0.0.1']
   )
-  const poster = createPoster(isAllowed, [dns.address])
+  const send = createPost(isAllowed, [dns.address])
   const errors = await Promise
     .all(Array.from(
       { length: 6 },
-      async () => (await post(poster, `http://rebinding.test:${port}/`, AbortSignal.timeout(1000))).error
+      async () => (await post(send, `http://rebinding.test:${port}/`, AbortSignal.timeout(1000))).error
     ))
   t.equal(asked, 6, 'one question for each connection')
   t.equal(errors.filter((error) => error === 'Connection failed: address not allowed').length, 3)
@@ -117,12 +117,12 @@ t.test('a huge response costs nothing', async (t) => {
     }
     more()
   })
-  t.match(await post(createPoster(LOOPBACK), `http://127.0.0.1:${port}/`), { status: 200, error: null })
+  t.match(await post(createPost(LOOPBACK), `http://127.0.0.1:${port}/`), { status: 200, error: null })
   t.ok(written < 64 * 1024 * 1024, `${written} bytes`)
 })
 
 t.test('hosts that answer badly, slowly or not at all fail with a sentence of ours', async (t) => {
-  const poster = createPoster(LOOPBACK)
+  const send = createPost(LOOPBACK)
   const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'
   const cases: [answer: (socket: Socket) => void, error: string, status?: number][] = [
     [(socket) => socket.write(upgrade), 'The response had the status 101', 101],
@@ -145,11 +145,11 @@ t.test('hosts that answer badly, slowly or not at all fail with a sentence of ou
         isClosed = true
       })
     })
-    t.match(await post(poster, `http://127.0.0.1:${port}/`), { status, error })
+    t.match(await post(send, `http://127.0.0.1:${port}/`), { status, error })
     await until(() => isClosed, `the connection is closed: ${error}`)
   }))
   const closed = await startTcp(t, (socket) => socket.destroy())
-  t.match(await post(createPoster(LOOPBACK), `http://127.0.0.1:${closed}/`), { status: null })
+  t.match(await post(createPost(LOOPBACK), `http://127.0.0.1:${closed}/`), { status: null })
 })
 
 t.test('certificates are checked, whatever the environment says', async (t) => {
@@ -157,7 +157,7 @@ t.test('certificates are checked, whatever the environment says', async (t) => {
   const port = await listen(t, createHttpsServer({ key, cert }, (_request, response) => response.end()))
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
-  t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
+  t.match(await post(createPost(LOOPBACK), `https://127.0.0.1:${port}/`), {
     status: null,
     error: /^Connection failed: certificate /
   })
@@ -167,7 +167,7 @@ t.test('servers cannot demand Diffie-Hellman in a finite field, which may take a
   const { key, cert } = new SMTPServer({ secure: true, logger: false }).options
   const options = { key, cert, dhparam: 'auto', ciphers: 'DHE', maxVersion: 'TLSv1.2' as const }
   const port = await listen(t, createHttpsServer(options))
-  t.match(await post(createPoster(LOOPBACK), `https://127.0.0.1:${port}/`), {
+  t.match(await post(createPost(LOOPBACK), `https://127.0.0.1:${port}/`), {
     status: null,
     error: 'Connection failed: certificate or TLS not valid'
   })
@@ -184,6 +184,6 @@ t.test('proxies of the environment are not used', async (t) => {
     process.env[name] = name === 'NODE_USE_ENV_PROXY' ? '1' : `http://127.0.0.1:${proxy}`
     t.teardown(() => delete process.env[name])
   }
-  t.match(await post(createPoster(LOOPBACK), `http://127.0.0.1:${port}/`), { status: 200 })
+  t.match(await post(createPost(LOOPBACK), `http://127.0.0.1:${port}/`), { status: 200 })
   t.equal(proxied, 0)
 })

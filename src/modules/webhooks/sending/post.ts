@@ -62,24 +62,22 @@ export function checkUrl (text: string, isAllowed: IsAllowedAddress, hasNetworks
 }
 
 /** Names that lead to the own machine (RFC 6761). */
-export const isLocalhost = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname)
+const isLocalhost = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname)
 
 /** The host of a URL, without the brackets of an IPv6 address. */
-export const hostOf = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')
+const hostOf = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')
 
 /** Limits of one question to a DNS server, and how often it is asked. */
 const DNS_TIMEOUT_MS = 2_000
 const DNS_TRIES = 2
 
-export interface Poster {
-  /** Sends a body. Never rejects, and reads nothing of the response but its status. */
-  post(
-    url: string,
-    headers: Readonly<Record<string, string>>,
-    body: string,
-    signal: AbortSignal
-  ): Promise<Outcome>
-}
+/** Sends a body. Never rejects, and reads nothing of the response but its status. */
+export type Post = (
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+  signal: AbortSignal
+) => Promise<Outcome>
 
 /** The host may not be reached. */
 class AddressError extends Error {
@@ -87,7 +85,7 @@ class AddressError extends Error {
 }
 
 /** @param dnsServers addresses of DNS servers, by default those of the system */
-export function createPoster (isAllowed: IsAllowedAddress, dnsServers?: readonly string[]): Poster {
+export function createPost (isAllowed: IsAllowedAddress, dnsServers?: readonly string[]): Post {
   // getaddrinfo() would occupy a thread of the pool until the slowest DNS server answers.
   const resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
   if (dnsServers !== undefined) resolver.setServers(dnsServers)
@@ -101,15 +99,13 @@ export function createPoster (isAllowed: IsAllowedAddress, dnsServers?: readonly
     }).catch((error: NodeJS.ErrnoException) => callback(error, ''))
   }
 
-  return {
-    async post (text, headers, body, signal) {
-      const url = new URL(text)
-      const isEncrypted = url.protocol === 'https:'
-      const host = hostOf(url.hostname)
-      // An address isn't looked up.
-      if (isIP(host) !== 0 && !isAllowed(host, isEncrypted)) return failure(new AddressError())
-      return await sendRequest(url, { method: 'POST', headers, body, lookup: lookupFor(isEncrypted), signal })
-    }
+  return async (text, headers, body, signal) => {
+    const url = new URL(text)
+    const isEncrypted = url.protocol === 'https:'
+    const host = hostOf(url.hostname)
+    // An address isn't looked up.
+    if (isIP(host) !== 0 && !isAllowed(host, isEncrypted)) return failure(new AddressError())
+    return await sendRequest(url, { method: 'POST', headers, body, lookup: lookupFor(isEncrypted), signal })
   }
 }
 

@@ -7,7 +7,7 @@ import { TEST_EVENT } from '../webhook-repository.ts'
 import { bodyOf, signatureHeaders } from './message.ts'
 import { claimMessage, finishMessage, noteFailure, noteSuccess, pauseWebhook, putBackMessage, removeMessage,
   type OutgoingMessage, type Result } from './outgoing-repository.ts'
-import type { Poster } from './post.ts'
+import type { Post } from './post.ts'
 
 /** Messages that a process sends to a webhook at the same time; one if its last attempt has failed. */
 const MAX_TO_WEBHOOK = 4
@@ -56,7 +56,7 @@ export class MessageSender {
   givenUp = 0
   readonly paused = { gone: 0, failing: 0 }
   readonly #app: FastifyInstance
-  readonly #poster: Poster
+  readonly #post: Post
   /** Messages under way, by webhook and by account. One to a failing webhook counts as all it may get. */
   readonly #toWebhooks = new Map<string, number>()
   readonly #forAccounts = new Map<number, number>()
@@ -64,9 +64,9 @@ export class MessageSender {
   /** Claims follow each other, because each has to know the webhooks that are busy. */
   #claiming: Promise<unknown> = Promise.resolve()
 
-  constructor (app: FastifyInstance, poster: Poster) {
+  constructor (app: FastifyInstance, post: Post) {
     this.#app = app
-    this.#poster = poster
+    this.#post = post
   }
 
   /** Claims a message that is due. @returns the function that sends it; undefined when none is due */
@@ -114,7 +114,7 @@ export class MessageSender {
     }
     const body = bodyOf(message)
     const startedAt = performance.now()
-    const { retryAfterSeconds, ...outcome } = await this.#poster.post(
+    const { retryAfterSeconds, ...outcome } = await this.#post(
       url,
       {
         'content-type': 'application/json',
