@@ -67,17 +67,12 @@ interface Wait {
   readonly end: AbortController
 }
 
-/**
- * Preferences of RFC 7240, which are separated by commas. Quoted strings may contain commas. One without an
- * end takes the rest, so that no text is looked at twice.
- */
-const PREFERENCES = /(?:[^,"]|"(?:[^"\\]|\\.)*(?:"|\\?$))+/g
-const WAIT = /^\s*wait\s*(?:=\s*("?)(\d{1,2})\1\s*(?:;|$)|[=;]|$)/i
+/** The preference `wait` of RFC 7240. */
+const WAIT = /(?:^|,)\s*wait\s*=\s*("?)(\d{1,2})\1\s*(?:[,;]|$)/i
 
 /** Returns the seconds of `Prefer: wait=…`, 1 to 60; undefined if there are none. */
-export function preferredWait (prefer: string | string[] | undefined): number | undefined {
-  const preferences = prefer?.toString().match(PREFERENCES) ?? []
-  const seconds = Number(preferences.map((each) => WAIT.exec(each)).find((found) => found !== null)?.[2])
+function preferredWait (prefer: string | string[] | undefined): number | undefined {
+  const seconds = Number(WAIT.exec(prefer?.toString() ?? '')?.[2])
   return seconds >= 1 && seconds <= 60 ? seconds : undefined
 }
 
