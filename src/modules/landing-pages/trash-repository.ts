@@ -8,7 +8,7 @@ import { queueSql, QUEUED_KEYS, type Queued } from './outbox-repository.ts'
 // What removes pages for good.
 
 /** A page that was removed for good. */
-type RemovedPage = Pick<LandingPage, 'id' | 'publicId'> & Queued
+export type RemovedPage = Pick<LandingPage, 'id' | 'publicId'> & Queued
 
 /** Webhooks have been told of the deletion of those in the trash. */
 const DELETIONS = `SELECT 'page.deleted' AS type, user_id AS "userId", id, "publicId", version + 1 AS version,

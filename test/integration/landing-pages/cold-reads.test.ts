@@ -131,7 +131,7 @@ t.test('a batch answers no read that came after a later write', async (t) => {
     await begun(1)
     // Another process writes; this one hears of it.
     table.set('a', before + 1)
-    await cache.publish('a', versionOf('a', before + 1))
+    await cache.publish(versionOf('a', before + 1))
     const later = cache.load('a')
     const neighbour = cache.load('b')
     await begun(2)

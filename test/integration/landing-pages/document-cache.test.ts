@@ -7,12 +7,14 @@ import { CachedDocument,
   type DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { DocumentCache,
   type DocumentCacheOptions } from '../../../src/modules/landing-pages/public/document-cache.ts'
+import { DELETED } from '../../../src/modules/landing-pages/public/shared-documents.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 import { buildTestApp, createPage, signUp } from '../../helpers/app.ts'
 
 // Loads, writes and messages in every order, step by step. replicas.test.ts tests them as real races.
 
 const ID = 'A'.repeat(22)
+const GONE = { publicId: ID, version: DELETED }
 const documentOf = (version: number, text = `{"v":${version}}`, publicId = ID): DocumentVersion => ({
   publicId,
   version,
@@ -54,7 +56,7 @@ t.test('a load that began before a write or a deletion does not undo it', async 
     const cache = cacheOf({ read, maxBytes })
     const overtaken = cache.load(ID)
     await asked(1)
-    await cache.publish(ID, documentOf(2))
+    await cache.publish(documentOf(2))
     responses[0]?.(documentOf(1))
     if (maxBytes === 0) {
       // Without a cache, the load that began before the write returns its own result. Later calls must
@@ -72,7 +74,7 @@ t.test('a load that began before a write or a deletion does not undo it', async 
     const other = cacheOf({ read: readAgain, maxBytes })
     const deleted = other.load(ID)
     await askedAgain(1)
-    await other.publish(ID, undefined)
+    await other.publish(GONE)
     more[0]?.(documentOf(1))
     t.equal(await deleted, undefined)
     t.equal(versionIn(other), null, 'the tombstone stays')
@@ -80,21 +82,21 @@ t.test('a load that began before a write or a deletion does not undo it', async 
 })
 
 t.test('a write published after a newer version or a deletion is not cached', async (t) => {
-  for (const newer of [documentOf(3), undefined]) {
-    const cache = cacheOf({ read: async () => newer })
-    await cache.publish(ID, newer)
-    if (newer !== undefined) { for (let n = 0; n < 20; n++) await cache.publish(ID, documentOf(4 + n)) }
-    await cache.publish(ID, documentOf(2))
-    t.equal(versionIn(cache), newer === undefined ? null : 23)
+  for (const newer of [documentOf(3), GONE]) {
+    const cache = cacheOf({})
+    await cache.publish(newer)
+    if (newer !== GONE) { for (let n = 0; n < 20; n++) await cache.publish(documentOf(4 + n)) }
+    await cache.publish(documentOf(2))
+    t.equal(versionIn(cache), newer === GONE ? null : 23)
   }
   const small = cacheOf({ maxBytes: 1, read: async () => documentOf(3) })
   t.equal((await small.load(ID))?.version, 3)
-  await small.publish(ID, documentOf(2))
+  await small.publish(documentOf(2))
   t.equal(versionIn(small), undefined, 'a loaded version counts even after its eviction')
 
   const gone = cacheOf({})
   t.equal(await gone.load(ID), undefined)
-  await gone.publish(ID, documentOf(2))
+  await gone.publish(documentOf(2))
   t.equal(versionIn(gone), null)
 })
 
@@ -111,9 +113,9 @@ t.test('what began before expireAll() answers its callers but is not cached', as
   responses[0]?.(documentOf(1))
   t.equal((await loading)?.version, 1)
   t.equal(versionIn(cache), undefined)
-  await cache.publish(ID, documentOf(2), startedAt)
+  await cache.publish(documentOf(2), startedAt)
   t.equal(cache.get(ID, now), undefined)
-  await cache.publish(ID, documentOf(3), now)
+  await cache.publish(documentOf(3), now)
   t.equal(versionIn(cache), 3)
 })
 
@@ -148,7 +150,7 @@ t.test('while PostgreSQL is known to be down, copies are served at once and one 
       return await read()
     }
   })
-  await cache.publish(ID, documentOf(1))
+  await cache.publish(documentOf(1))
   cache.expireAll()
   t.equal((await cache.load(ID))?.version, 1, 'the first call reads from PostgreSQL')
   for (let n = 0; n < 20; n++) t.equal((await cache.load(ID))?.version, 1)
@@ -178,7 +180,7 @@ t.test('the age of a copy counts from the start of its load', async (t) => {
 t.test('the overhead of entries counts, so that many small documents stay within the budget', async (t) => {
   const cache = cacheOf({ maxBytes: 100 * 1024 })
   const ids = Array.from({ length: 1000 }, (_, n) => String(n).padStart(22, '0'))
-  for (const publicId of ids) await cache.publish(publicId, documentOf(1, '[]', publicId))
+  for (const publicId of ids) await cache.publish(documentOf(1, '[]', publicId))
   const held = ids.filter((publicId) => cache.get(publicId, 0) instanceof CachedDocument).length
   t.ok(held > 40 && held < 100, `${held} are cached`)
 })

@@ -1,20 +1,18 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
-import { NotFoundError } from '../../../errors.ts'
-import { checkPreconditions } from '../../../http/conditional-requests.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
 import { IdParams, nothing, PublishHeaders, RECEIPT, response,
   WriteConditions } from '../../../http/schemas.ts'
 import { addNextLink, sortedPageOf } from '../../../http/pagination.ts'
 import { recordValidators } from '../etag.ts'
-import { findPage, type LandingPage as Page } from '../landing-page-repository.ts'
+import type { ReadVersion } from '../landing-page-repository.ts'
 import { indexPage } from '../references/reference-repository.ts'
 import { LandingPage, TrashQuery } from '../schemas.ts'
 import { listTrash, type DeletedPage } from '../list-repository.ts'
 import { sendRecord } from './record.ts'
 import { PageLabel, shownLabel } from './summary-routes.ts'
-import { changeStateAndPublish, ownPage, removeAndPublish, untilWritten } from './write-checks.ts'
+import { changeStateAndPublish, removeAndPublish, writeOwnPage } from './write-checks.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
@@ -73,24 +71,14 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
     return pages.map((deleted) => deletedRecord(deleted, config.TRASH_DAYS))
   })
 
-  /** Makes attempts at a change of the deleted page that a request names, until one succeeds. */
+  /** Changes the deleted page that a request names. */
   const change = async <Result>(
     request: FastifyRequest,
-    write: (deleted: Page) => Promise<Result | null>
-  ) =>
-    await untilWritten(request, async () => {
-      const { userId, id } = ownPage(request)
-      const deleted = await findPage(database, userId, id, true)
-      if (deleted === null) throw new NotFoundError()
-      checkPreconditions(request, recordValidators(deleted))
-      return await write(deleted)
-    })
+    write: (read: ReadVersion) => Promise<Result | null>
+  ) => await writeOwnPage(request, recordValidators, write, true)
 
   app.post(`${url}/:id/restore`, { schema: restorePageSchema }, async (request, reply) => {
-    const page = await change(
-      request,
-      async (deleted) => await changeStateAndPublish(request, 'undelete', deleted)
-    )
+    const page = await change(request, async (read) => await changeStateAndPublish(request, 'undelete', read))
     // If this fails, the page is restored nevertheless, and a task in the background indexes it.
     await indexPage(database, page.id).catch((error: unknown) => {
       request.log.warn({ err: error }, 'a restored page is not indexed yet')
@@ -99,7 +87,7 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.delete(`${url}/:id`, { schema: removePageSchema }, async (request, reply) => {
-    await change(request, async (deleted) => await removeAndPublish(request, true, deleted))
+    await change(request, async (read) => await removeAndPublish(request, true, read))
     return sendWithoutBody(reply.code(204))
   })
 }

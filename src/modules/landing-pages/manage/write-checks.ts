@@ -8,10 +8,10 @@ import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
 import { recordValidators } from '../etag.ts'
 import { findPage, type LandingPage, type ReadVersion } from '../landing-page-repository.ts'
-import { removePage } from '../trash-repository.ts'
+import { removePage, type RemovedPage } from '../trash-repository.ts'
 import { changeState, replacePage, type Replacement, type StateChange,
   type WrittenPage } from '../write-repository.ts'
-import { settleMessages, type Queued } from '../outbox-repository.ts'
+import { settleMessages } from '../outbox-repository.ts'
 import { publicVersion } from '../public/cached-document.ts'
 import { DELETED } from '../public/shared-documents.ts'
 import { settlingSeconds, type Publication } from './receipts.ts'
@@ -28,10 +28,15 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
   id: (request.params as { id: string }).id
 })
 
-/** Returns the page that a request names. @throws {NotFoundError} 404 */
-export async function findOwnPage (request: FastifyRequest): Promise<LandingPage> {
+/**
+ * Returns the page that a request names.
+ *
+ * @param isDeleted whether it has to be in the trash
+ * @throws {NotFoundError} 404
+ */
+export async function findOwnPage (request: FastifyRequest, isDeleted = false): Promise<LandingPage> {
   const { userId, id } = ownPage(request)
-  const page = await findPage(request.server.database, userId, id)
+  const page = await findPage(request.server.database, userId, id, isDeleted)
   if (page === null) throw new NotFoundError()
   return page
 }
@@ -121,13 +126,15 @@ export type PatchAttempt<Written> = (
  *
  * @param validatorsOf returns the tag and time that a 412 reports: those of the page or of its document
  * @param write gets the version that it has to replace; returns null if it has written nothing
+ * @param isDeleted whether the page has to be in the trash
  * @throws {NotFoundError} 404
  * @throws {PreconditionFailedError} 412
  */
-async function writeOwnPage<Written> (
+export async function writeOwnPage<Written> (
   request: FastifyRequest,
   validatorsOf: (page: LandingPage) => Validators,
-  write: (read: ReadVersion) => Promise<Written | null>
+  write: (read: ReadVersion) => Promise<Written | null>,
+  isDeleted = false
 ): Promise<Written> {
   if (!hasConditions(request.headers)) {
     const written = await write(null)
@@ -135,7 +142,7 @@ async function writeOwnPage<Written> (
     return written
   }
   return await untilWritten(request, async () => {
-    const page = await findOwnPage(request)
+    const page = await findOwnPage(request, isDeleted)
     checkPreconditions(request, validatorsOf(page))
     return await write(page)
   })
@@ -190,6 +197,21 @@ export const changeStateAndPublish = async (
     changeState(request.server.database, request.caller, ownPage(request).id, change, read)
   )
 
+/**
+ * Removes the page that a request names for good, as removePage() does, and publishes that.
+ *
+ * @param wasDeleted whether the page has to be in the trash
+ */
+export const removeAndPublish = async (
+  request: FastifyRequest,
+  wasDeleted: boolean,
+  read: ReadVersion
+): Promise<RemovedPage | null> =>
+  await writeAndPublish(
+    request,
+    removePage(request.server.database, request.caller, ownPage(request).id, read, wasDeleted)
+  )
+
 /** A request, or the part of one that a write without a request needs. */
 interface Writing {
   readonly server: FastifyInstance
@@ -197,45 +219,30 @@ interface Writing {
 }
 
 /**
- * Waits for a write of a page that has just begun, publishes it to the caches, and lets the messages about it
- * leave.
+ * Waits for a write of a page that has just begun, and publishes it to the caches. If Redis was told, the
+ * messages about the change leave soon.
  *
  * @param write resolves to null if it has written nothing
  * @returns the result of `write`
  */
-export async function writeAndPublish<Written extends WrittenPage | null> (
+export async function writeAndPublish<Written extends WrittenPage | RemovedPage | null> (
   request: Writing,
   write: Promise<Written>
 ): Promise<Written> {
-  const { documents } = request.server
-  const startedAt = clock.now()
-  const page = await write
-  if (page !== null) {
-    const { publicId, queued, version } = page
-    const isAnnounced = await documents.publish(publicId, publicVersion(page), startedAt)
-    confirm(request, queued, publicId, Number(version), isAnnounced)
-  }
-  return page
-}
-
-/**
- * Removes the page that a request names for good, and publishes that to the caches.
- *
- * @param wasDeleted whether the page has to be in the trash
- * @returns null if it has removed nothing
- */
-export async function removeAndPublish (
-  request: FastifyRequest,
-  wasDeleted: boolean,
-  read: ReadVersion
-): Promise<true | null> {
-  const { id } = ownPage(request)
   const { database, documents } = request.server
-  const removed = await removePage(database, request.caller, id, read, wasDeleted)
-  if (removed === null) return null
-  const { publicId, queued } = removed
-  confirm(request, queued, publicId, DELETED, await documents.publish(publicId, undefined))
-  return true
+  const startedAt = clock.now()
+  const page: WrittenPage | RemovedPage | null = await write
+  if (page === null) return page as Written
+  const { publicId, queued } = page
+  const published = 'version' in page ? publicVersion(page) : { publicId, version: DELETED }
+  const isAnnounced = await documents.publish(published, startedAt)
+  const announcedAt = isAnnounced ? clock.now() : undefined
+  request.publication = { publicId, version: published.version, announcedAt, purges: { keys: queued ?? [] } }
+  if (queued !== null && isAnnounced) {
+    // If this fails, the messages leave a minute later.
+    settleMessages(database, queued, settlingSeconds(request.server)).catch(() => {})
+  }
+  return page as Written
 }
 
 /** Returns a page that a request leaves as it is. Its receipt waits, as the version may be a moment old. */
@@ -243,20 +250,4 @@ export function keepUnchanged (request: FastifyRequest, page: LandingPage): Land
   const { id, publicId, version } = page
   request.publication = { publicId, version: Number(version), announcedAt: undefined, purges: { pageId: id } }
   return page
-}
-
-/** Notes a publication for the receipt. If Redis was told, the messages about the change leave soon. */
-function confirm (
-  request: Writing,
-  queued: Queued['queued'],
-  publicId: string,
-  version: number,
-  isAnnounced: boolean
-): void {
-  const { server } = request
-  const announcedAt = isAnnounced ? clock.now() : undefined
-  request.publication = { publicId, version, announcedAt, purges: { keys: queued ?? [] } }
-  if (queued === null || !isAnnounced) return
-  // If this fails, the messages leave a minute later.
-  settleMessages(server.database, queued, settlingSeconds(server)).catch(() => {})
 }

@@ -103,25 +103,20 @@ export class DocumentCache {
    * Publishes a committed write. It must be called after every write. Readers of this process see the write
    * at once, readers of other processes when Redis has delivered the message.
    *
-   * @param document undefined for a deletion
+   * @param published a removed page has the version `DELETED`
    * @param knownAt when the statement began, on the process clock, because another write may have followed
    * @returns false if Redis could not be told
    */
-  async publish (
-    publicId: string,
-    document: PublicVersion | undefined,
-    knownAt = clock.now()
-  ): Promise<boolean> {
-    const published = document ?? { publicId, version: DELETED }
-    this.#learn(publicId, published.version)
+  async publish (published: PublicVersion, knownAt = clock.now()): Promise<boolean> {
+    this.#learn(published.publicId, published.version)
     if (published.body !== undefined) this.#keep(published, knownAt, LIFETIME_MS)
     else if (published.version !== DELETED) this.#hide(published, knownAt, LIFETIME_MS)
     return await this.publisher?.publish(published) ?? true
   }
 
-  /** Publishes the deletion of pages. Never rejects. */
+  /** Publishes the removal of pages. Never rejects. */
   async publishDeletions (publicIds: readonly string[]): Promise<void> {
-    await Promise.all(publicIds.map(async (publicId) => await this.publish(publicId, undefined)))
+    await Promise.all(publicIds.map(async (publicId) => await this.publish({ publicId, version: DELETED })))
   }
 
   /** Forces a reload of every document before it is served again, because writes may have been missed. */
