@@ -1,6 +1,6 @@
-import createError from '@fastify/error'
+import { format } from 'node:util'
 
-// The errors of the service. Clients receive {"errors": […]}; error codes appear only in the log.
+// The errors of the service. Clients receive {"errors": […]}.
 
 /** An error that has its own response. */
 export abstract class ResponseError extends Error {
@@ -11,7 +11,6 @@ export abstract class ResponseError extends Error {
 
   constructor (messages: readonly string[], headers: Readonly<Record<string, string | number>> = {}) {
     super(messages.join('; '))
-    this.name = new.target.name
     this.messages = messages
     this.headers = headers
   }
@@ -69,79 +68,57 @@ export class RetryLaterError extends ResponseError {
   }
 }
 
-/** Creates a class of errors. `%s` in the message stands for an argument of the constructor. */
-const define = <Status extends number>(status: Status, code: string, message: string) =>
-  createError(`LANDFALL_${code}`, message, status)
+/** Creates a class of errors with one sentence. `%s` in it stands for an argument of the constructor. */
+const define = (statusCode: number, sentence: string) =>
+  class extends ResponseError {
+    readonly statusCode = statusCode
+
+    constructor (...values: readonly (string | number)[]) {
+      super([format(sentence, ...values)])
+    }
+  }
 
 /** 400: nobody receives it. It is only logged. */
-export const ClientGoneError = define(400, 'CLIENT_GONE', 'The client has closed the connection')
-export const MalformedJsonError = define(400, 'MALFORMED_JSON', 'Request body is not valid JSON (%s)')
-export const MalformedMultipartError = define(
-  400,
-  'MALFORMED_MULTIPART',
-  'Request body is not valid multipart form data'
-)
-export const UnauthorizedError = define(401, 'UNAUTHORIZED', 'Missing or invalid access token')
-export const InvalidKeyError = define(401, 'INVALID_KEY', 'API key is mistyped, deleted or expired')
+export const ClientGoneError = define(400, 'The client has closed the connection')
+export const MalformedJsonError = define(400, 'Request body is not valid JSON (%s)')
+export const MalformedMultipartError = define(400, 'Request body is not valid multipart form data')
+export const UnauthorizedError = define(401, 'Missing or invalid access token')
+export const InvalidKeyError = define(401, 'API key is mistyped, deleted or expired')
 /** 401: the route takes access tokens only. */
-export const KeyNotAcceptedError = define(
-  401,
-  'KEY_NOT_ACCEPTED',
-  'API keys are not accepted here, use an access token'
-)
+export const KeyNotAcceptedError = define(401, 'API keys are not accepted here, use an access token')
 /** 401: however the token of a preview link fails, so that it tells nothing about pages and links. */
-export const InvalidPreviewTokenError = define(
-  401,
-  'INVALID_PREVIEW_TOKEN',
-  'Missing, invalid or expired preview token'
-)
-export const InvalidCredentialsError = define(401, 'INVALID_CREDENTIALS', 'Invalid email or password')
-export const InvalidRefreshTokenError = define(
-  401,
-  'INVALID_REFRESH_TOKEN',
-  'Invalid or expired refresh token'
-)
+export const InvalidPreviewTokenError = define(401, 'Missing, invalid or expired preview token')
+export const InvalidCredentialsError = define(401, 'Invalid email or password')
+export const InvalidRefreshTokenError = define(401, 'Invalid or expired refresh token')
 /** 403: the request comes from a page that isn't the service's. */
 export const ForeignOriginError = define(
   403,
-  'FOREIGN_ORIGIN',
   "Cookie sessions are accepted only from this service's own pages; open it at %s"
 )
 export const SignUpClosedError = define(
   403,
-  'SIGN_UP_CLOSED',
   'Sign-up is closed; ask the operator of this service for an account'
 )
 export const EmailUnconfirmedError = define(
   403,
-  'EMAIL_UNCONFIRMED',
   'Confirm your email address first: POST /auth/email_confirmations mails another link'
 )
-export const NotFoundError = define(404, 'NOT_FOUND', 'Not found')
-export const NoDraftError = define(404, 'NO_DRAFT', 'The page has no draft')
+export const NotFoundError = define(404, 'Not found')
+export const NoDraftError = define(404, 'The page has no draft')
 /** 404: the address `/`. The argument is the URL of the documentation. */
-export const NoStartPageError = define(
-  404,
-  'NO_START_PAGE',
-  'There is no page here; the API is described at %s'
-)
+export const NoStartPageError = define(404, 'There is no page here; the API is described at %s')
 /** 404: the files of the console are missing. */
 export const ConsoleNotBuiltError = define(
   404,
-  'CONSOLE_NOT_BUILT',
   'The console is not built; run "npm run build", then start the service again'
 )
-export const MethodNotAllowedError = define(405, 'METHOD_NOT_ALLOWED', 'Method is not allowed here')
-export const RequestTimeoutError = define(408, 'REQUEST_TIMEOUT', 'Request took too long to arrive')
-export const TooLargeError = define(413, 'TOO_LARGE', '%s is too large (maximum is %s bytes)')
-export const TooManyHeadersError = define(
-  431,
-  'TOO_MANY_HEADERS',
-  'Request has too many headers (maximum is %s)'
-)
-export const UnsupportedMediaTypeError = define(415, 'UNSUPPORTED_MEDIA_TYPE', '%s')
-export const EncodedBodyError = define(415, 'ENCODED_BODY', 'Content-Encoding is not supported in requests')
-export const DiskFullError = define(507, 'DISK_FULL', 'There is no storage space left for uploads')
+export const MethodNotAllowedError = define(405, 'Method is not allowed here')
+export const RequestTimeoutError = define(408, 'Request took too long to arrive')
+export const TooLargeError = define(413, '%s is too large (maximum is %s bytes)')
+export const TooManyHeadersError = define(431, 'Request has too many headers (maximum is %s)')
+export const UnsupportedMediaTypeError = define(415, '%s')
+export const EncodedBodyError = define(415, 'Content-Encoding is not supported in requests')
+export const DiskFullError = define(507, 'There is no storage space left for uploads')
 
 export const formatErrorBody = (messages: readonly string[]): string => JSON.stringify({ errors: messages })
 

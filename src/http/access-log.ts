@@ -150,10 +150,9 @@ const logRequest: FastifyInstance['logRequest'] = (request, reply, level = 'info
 
 function logRefusal (request: FastifyRequest, error: FastifyError): void {
   if (!logsDebug(request.server.log)) return // the line of the request has the status
-  // Messages of libraries may quote the client's input.
-  const isOurs = error instanceof ResponseError || error.code?.startsWith('LANDFALL_') === true
   loggerOf(request).debug({
-    reason: isOurs ? error.message : undefined,
+    // Messages of libraries may quote the client's input.
+    reason: error instanceof ResponseError ? error.message : undefined,
     code: error.code,
     cause: (error.cause as Error | undefined)?.message
   }, 'request refused')

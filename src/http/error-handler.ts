@@ -58,9 +58,6 @@ function responseFor (error: FastifyError, request: FastifyRequest): Response | 
     return { status, messages, headers }
   }
   const status = error.statusCode
-  if (error.code?.startsWith('LANDFALL_') && status !== undefined) {
-    return { status, messages: [error.message] }
-  }
   if (isDatabaseUnavailable(error)) {
     return responseFor(createUnavailableError() as unknown as FastifyError, request)
   }

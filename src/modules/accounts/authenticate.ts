@@ -274,7 +274,7 @@ function claimsOf (app: FastifyInstance, token: string): Record<string, unknown>
   try {
     claims = verifyToken(app, token)
   } catch (error) {
-    throw new UnauthorizedError({ cause: error })
+    throw Object.assign(new UnauthorizedError(), { cause: error })
   }
   if (typeof claims !== 'object' || claims === null) throw new UnauthorizedError()
   const { jti, iat } = claims as Record<string, unknown>

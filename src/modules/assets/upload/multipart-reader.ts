@@ -16,6 +16,7 @@ const EMPTY = 'File is empty: choose a file that has content'
 const NOT_A_FILE = `File must be a file, but ${FILE_FIELD} is a text field`
 const NOT_ALONE = 'File must be the only file in the form'
 const TOO_MANY_PARTS = `Form has too many fields (maximum is ${MAX_PARTS})`
+const malformed = (cause: unknown) => Object.assign(new MalformedMultipartError(), { cause })
 
 /** Options of @fastify/multipart. Of files that are too large, `receiveFile` tells, not the plugin. */
 export const multipartOptions = (maxUploadBytes: number) => ({
@@ -112,7 +113,7 @@ async function nextPart (parts: Parts): Promise<Part | undefined> {
     // @fastify/multipart reports a field with a reserved name or malformed JSON at the end of the form.
     // Fields are ignored, so this is a normal end.
     if (code === 'FST_PROTO_VIOLATION' || code === 'FST_INVALID_JSON_FIELD_ERROR') return undefined
-    throw new MalformedMultipartError({ cause: error })
+    throw malformed(error)
   }
 }
 
@@ -132,7 +133,7 @@ async function storePart<T extends Discardable> (
     stored = await store(file, mimetype, filename)
   } catch (error) {
     if (error instanceof TooLargeError || !isFailureOf(file, error)) throw error
-    throw new MalformedMultipartError({ cause: error })
+    throw malformed(error)
   }
   if (!file.truncated) return stored
   await stored.discard()
@@ -146,7 +147,7 @@ const isFailureOf = (file: MultipartFile['file'], error: unknown): boolean =>
 
 const readToEnd = async (raw: IncomingMessage): Promise<void> =>
   await finished(raw, { writable: false }).catch((error: unknown) => {
-    throw new MalformedMultipartError({ cause: error })
+    throw malformed(error)
   })
 
 /**
