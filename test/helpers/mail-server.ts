@@ -15,7 +15,6 @@ export interface ReceivedMail {
   /** By name in lower case, unfolded. */
   readonly headers: Readonly<Record<string, string>>
   readonly text: string
-  readonly html: string
   /** The user of AUTH, or undefined. */
   readonly user: string | undefined
   readonly secure: boolean
@@ -83,28 +82,15 @@ export function tokenIn ({ text }: Pick<ReceivedMail, 'text'>): string {
   return token
 }
 
-/** Parses a mail with a plain and an HTML part. */
-export function parseMail (raw: string): Pick<ReceivedMail, 'headers' | 'text' | 'html'> {
-  const { headers, body } = split(raw)
-  const boundary = /boundary="([^"]+)"/.exec(headers['content-type'] ?? '')?.[1] ?? ''
-  const parts = body.split(`--${boundary}`).slice(1, -1).map((part) => split(part.replace(/^\r\n/, '')))
-  const partOf = (type: string): string => {
-    const part = parts.find(({ headers }) => headers['content-type']?.startsWith(type))
-    return part === undefined ? '' : decode(part.body, part.headers['content-transfer-encoding'])
-  }
-  return { headers, text: partOf('text/plain'), html: partOf('text/html') }
-}
-
-function split (raw: string): { headers: Record<string, string>, body: string } {
+/** Parses a mail of plain text. */
+export function parseMail (raw: string): Pick<ReceivedMail, 'headers' | 'text'> {
   const end = raw.indexOf('\r\n\r\n')
   const lines = raw.slice(0, end).replace(/\r\n[ \t]+/g, ' ').split('\r\n')
-  return {
-    headers: Object.fromEntries(lines.map((line) => {
-      const colon = line.indexOf(':')
-      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
-    })),
-    body: raw.slice(end + 4)
-  }
+  const headers: Record<string, string> = Object.fromEntries(lines.map((line) => {
+    const colon = line.indexOf(':')
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
+  }))
+  return { headers, text: decode(raw.slice(end + 4), headers['content-transfer-encoding']) }
 }
 
 function decode (body: string, encoding = '7bit'): string {

@@ -7,7 +7,7 @@ export { default as authenticate, confirmCaller, findBearer, requireAccess, requ
   requireSession, runInTurn, type Author, type Caller } from './authenticate.ts'
 export { normalizeEmail } from './mail/email-addresses.ts'
 export { linkPageRoutes } from './mail/link-pages.ts'
-export { default as mail } from './mail/plugin.ts'
+export { default as mail } from './mail/sender.ts'
 export { queueNotice } from './mail/queue-repository.ts'
 export { checkNewAccount, checkNewPassword } from './new-credentials.ts'
 export { default as credentialCheck } from './passwords/credential-check.ts'

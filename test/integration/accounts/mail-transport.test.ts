@@ -5,13 +5,7 @@ import { startMailServer } from '../../helpers/mail-server.ts'
 
 // How SMTP_URL is used. 0.0.0.0 stands for another machine; it leads to this one.
 
-const MAIL = {
-  messageId: 'a@landfall.test',
-  recipient: 'you@example.com',
-  subject: 's',
-  text: 't',
-  html: '<p>t'
-}
+const MAIL = { messageId: 'a@landfall.test', recipient: 'you@example.com', subject: 's', text: 't' }
 
 async function send (t: Test, options: SMTPServerOptions, edit: (url: string) => string): Promise<unknown> {
   const server = await startMailServer(t, {

@@ -6,7 +6,6 @@ import type { MailKind } from './queue-repository.ts'
 export interface MailText {
   readonly subject: string
   readonly text: string
-  readonly html: string
 }
 
 export interface MailContext {
@@ -18,12 +17,9 @@ export interface MailContext {
   readonly details?: Readonly<Record<string, any>> | null
 }
 
-/** A paragraph, or a link in a paragraph of its own. */
-type Block = string | { readonly link: string }
-
 interface Content {
   readonly subject: string
-  readonly blocks: readonly Block[]
+  readonly paragraphs: readonly string[]
 }
 
 const WAS_NOT_YOU =
@@ -33,10 +29,10 @@ const WAS_NOT_YOU =
 const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = {
   email_confirmation: ({ baseUrl, recipient, link = '' }) => ({
     subject: 'Confirm your email address',
-    blocks: [
+    paragraphs: [
       `Somebody has given ${recipient} as the email address of an account at ${baseUrl}. If this was ` +
       'you, confirm the address with this link:',
-      { link },
+      link,
       'The link is valid for an hour and can be used once. Confirming ends all sessions and deletes all ' +
       'API keys and preview links of the account; sign in again afterwards.',
       "If this wasn't you, ignore this mail: the address then stays unconfirmed."
@@ -44,10 +40,10 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
   }),
   password_reset: ({ baseUrl, recipient, link = '' }) => ({
     subject: 'Reset your password',
-    blocks: [
+    paragraphs: [
       `Somebody has asked to reset the password of the account ${recipient} at ${baseUrl}. If this was ` +
       'you, choose a new password with this link:',
-      { link },
+      link,
       'The link is valid for an hour and can be used once. A new password ends all sessions and deletes ' +
       'all API keys and preview links of the account.',
       "If this wasn't you, ignore this mail: the password then stays as it is."
@@ -57,7 +53,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     const ended = details?.session_kept === true ? 'all other sessions' : 'all sessions'
     return {
       subject: 'Your password was changed',
-      blocks: [
+      paragraphs: [
         `The password of the account ${recipient} at ${baseUrl} was changed. This ended ${ended} of the ` +
         'account and all links to reset its password, and deleted its API keys and preview links.',
         'Webhooks, drafts, schedules and the address of your website for previews stay. If somebody else ' +
@@ -70,7 +66,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
     const { scopes, expires_at: expiresAt } = details ?? {}
     return {
       subject: 'A new API key was created',
-      blocks: [
+      paragraphs: [
         `An API key was created for the account ${recipient} at ${baseUrl}. The list of your keys shows ` +
         'its name.',
         `Scopes: ${scopes.join(', ')}`,
@@ -81,7 +77,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
   },
   account_deleted: ({ baseUrl, recipient }) => ({
     subject: 'Your account was deleted',
-    blocks: [
+    paragraphs: [
       `The account ${recipient} at ${baseUrl} was deleted, with its pages, files, sessions and API keys.`,
       "If this wasn't you, tell the operator of the service."
     ]
@@ -91,7 +87,7 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
       : 'it has failed for three days'
     return {
       subject: 'A webhook was paused',
-      blocks: [
+      paragraphs: [
         `A webhook of the account ${recipient} at ${baseUrl} was paused, because ${reason}. Messages about ` +
         'your pages wait until you activate it again.',
         'The list of your webhooks shows which one it is, and its deliveries show why they have failed.'
@@ -100,46 +96,12 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
   }
 }
 
-/**
- * Writes a mail as plain text and as HTML.
- *
- * @throws {Error} if this release doesn't know the kind
- */
+/** Writes a mail as plain text. @throws {Error} if this release doesn't know the kind */
 export function writeMail (kind: MailKind, context: MailContext): MailText {
   if (!Object.hasOwn(CONTENTS, kind)) throw new Error('this release knows no such mail')
-  const { subject, blocks } = CONTENTS[kind](context)
-  const plain = blocks.map((block) => typeof block === 'string' ? block : block.link)
-  const paragraphs = blocks.map((block) =>
-    `<p>${typeof block === 'string' ? escapeHtml(block) : anchor(block)}</p>`
-  )
-  return {
-    subject,
-    text: `${plain.join('\n\n')}\n`,
-    html: `<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>${escapeHtml(subject)}</title></head>
-<body>
-${paragraphs.join('\n')}
-</body>
-</html>
-`
-  }
+  const { subject, paragraphs } = CONTENTS[kind](context)
+  return { subject, text: `${paragraphs.join('\n\n')}\n` }
 }
-
-function anchor ({ link }: { readonly link: string }): string {
-  const escaped = escapeHtml(link)
-  return `<a href="${escaped}">${escaped}</a>`
-}
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;'
-}
-const escapeHtml = (text: string): string =>
-  text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
 
 const TIME_FORMAT = new Intl.DateTimeFormat('en-GB', {
   dateStyle: 'long',

@@ -32,7 +32,7 @@ export function createTransport (
     dnsTimeout: DNS_TIMEOUT_MS
   })
   const from = senderOf(MAIL_FROM)
-  return async ({ messageId, recipient, subject, text, html }, signal) => {
+  return async ({ messageId, recipient, subject, text }, signal) => {
     if (!isPlainEmailAddress(recipient)) throw new AddressError()
     // As objects, which nodemailer doesn't parse.
     const to = { name: '', address: recipient }
@@ -43,7 +43,6 @@ export function createTransport (
       messageId: `<${messageId}>`,
       subject,
       text,
-      html,
       // RFC 3834, and the header that Exchange knows: nobody wants automatic responses.
       headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' },
       disableFileAccess: true,
