@@ -55,10 +55,7 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
   }
 }
 
-/**
- * A validator compiler that accepts everything, for routes whose handlers validate their input.
- * test/integration/http/validation.test.ts lists these routes.
- */
+/** A validator compiler that accepts everything, for routes whose handlers validate their input. */
 export const uncheckedInput = () => (): boolean => true
 
 /** Fastify's schema error formatter. An invalid path parameter is a 404, any other error a 422. */

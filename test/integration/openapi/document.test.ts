@@ -132,6 +132,15 @@ t.test('every route is described, and every operation is a route', async (t) => 
   for (const route of known) t.ok(routes.has(route), route)
 })
 
+t.test('every write has a described body, except those that read none', async (t) => {
+  const withoutBody = `
+    redeliver replaceWebhookSecret requestEmailConfirmation restoreDeletedPage restoreRevision syncWebhook
+    testWebhook unpublishLandingPage
+  `
+  const found = operations.filter(({ method, requestBody }) => /^P/.test(method) && requestBody === undefined)
+  t.same(found.map(({ operationId }) => operationId).sort(), withoutBody.trim().split(/\s+/))
+})
+
 t.test('routes that need an access token or a key declare it with the scope, and describe their 401', async (t) => {
   for (const { operationId, path, method, security, responses, tags } of operations) {
     const { statusCode } = await app.inject({
