@@ -8,8 +8,8 @@ import { call, Owner, type Response } from '../../helpers/client.ts'
 import { startPgbouncer } from './pgbouncer.ts'
 import { provide } from '../../shared/programs.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
-import { freePort, query, startPostgresServer } from '../../helpers/servers.ts'
-import { PROJECT, runService, startService, temporaryFolder, type Service } from '../../helpers/service.ts'
+import { query, startPostgresServer } from '../../helpers/servers.ts'
+import { PROJECT, runService, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
 // Runs the service behind PgBouncer in transaction mode, with the settings of docs/operations.md.
@@ -25,31 +25,34 @@ const chapter = readFileSync(join(PROJECT, 'docs/operations.md'), 'utf8').split(
 const [, LINE = ''] = /^ {4}(ignore_startup_parameters = .*)$/m.exec(chapter) ?? []
 const [, ROLE = ''] = /^```sql\n([\s\S]*?)^```$/m.exec(chapter) ?? []
 
-/** Starts PostgreSQL, with a database whose time zone isn't UTC, and PgBouncer. */
-async function start (t: Test, { line = LINE, role = ROLE }: { line?: string, role?: string } = {}) {
-  const server = await startPostgresServer(t)
-  const password = randomBytes(12).toString('hex')
-  await query(server.url, `CREATE ROLE landfall LOGIN PASSWORD '${password}'`)
-  await query(server.url, 'CREATE DATABASE landfall OWNER landfall')
-  await query(server.url, "ALTER DATABASE landfall SET timezone = 'Asia/Tokyo'")
-  await query(server.url, role)
-  const direct = `postgresql://landfall:${password}@127.0.0.1:${server.port}/landfall`
-  const lines = [line, `default_pool_size = ${SERVER_CONNECTIONS}`]
-  const pooler = await startPgbouncer(t, program, direct, lines)
-  const settings = {
-    DATABASE_URL: pooler.url,
-    DATABASE_POOL_SIZE: String(CLIENT_CONNECTIONS),
-    MIGRATE_ON_START: 'false',
-    JWT_SECRET,
-    UPLOADS_DIR: temporaryFolder(t),
-    PORT: String(await freePort()),
-    LOG_LEVEL: 'warn',
-    RATE_LIMIT_PUBLIC: '1000000'
-  }
-  /** Runs the migrations on a connection that leads directly to PostgreSQL. */
-  const migrate = async () => await landfall({ DATABASE_URL: direct, JWT_SECRET }, ['migrate'])
-  return { server, direct, pooler, settings, migrate }
+const LINES = [LINE, `default_pool_size = ${SERVER_CONNECTIONS}`]
+
+const server = await startPostgresServer(t)
+const password = randomBytes(12).toString('hex')
+await query(server.url, `CREATE ROLE landfall LOGIN PASSWORD '${password}'; ${ROLE}`)
+
+/** Creates a database whose time zone isn't UTC, and returns the address that leads directly to it. */
+async function createDatabase (name: string): Promise<string> {
+  await query(server.url, `CREATE DATABASE ${name} OWNER landfall`)
+  await query(server.url, `ALTER DATABASE ${name} SET timezone = 'Asia/Tokyo'`)
+  return `postgresql://landfall:${password}@127.0.0.1:${server.port}/${name}`
 }
+
+const settings = {
+  DATABASE_POOL_SIZE: String(CLIENT_CONNECTIONS),
+  MIGRATE_ON_START: 'false',
+  JWT_SECRET,
+  UPLOADS_DIR: temporaryFolder(t),
+  LOG_LEVEL: 'warn',
+  RATE_LIMIT_PUBLIC: '1000000'
+}
+/** Runs the migrations on a connection that leads directly to PostgreSQL. */
+const migrate = async (url: string) => await landfall({ DATABASE_URL: url, JWT_SECRET }, ['migrate'])
+
+const direct = await createDatabase('landfall')
+const pooler = await startPgbouncer(t, program, direct, LINES)
+await migrate(direct)
+const { url } = await startService(t, { ...settings, DATABASE_URL: pooler.url })
 
 /** Sends requests at once and returns the number of responses by status. */
 async function together (count: number, send: (n: number) => Promise<Response>) {
@@ -61,18 +64,14 @@ async function expectRightDate (t: Test, { text }: Response): Promise<void> {
   t.ok(Math.abs(age) < 10 * 60_000, `the date differs from the clock by ${age} ms, which is no time zone`)
 }
 
-const list = async (owner: Owner, { url }: Service) => await owner.call('GET', `${url}/manage/landing_pages`)
+const list = async (owner: Owner) => await owner.call('GET', `${url}/manage/landing_pages`)
 
 t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in transaction mode', async (t) => {
-  const { server, settings, migrate } = await start(t)
-  t.match(await migrate(), { code: 0 })
-  const service = await startService(t, settings)
-  const { url } = service
   const owner = await Owner.signUp(url)
   const page = await owner.createPage(url, '{"v":1}')
   t.equal((await owner.update(url, page.id, '{"v":2}')).status, 200)
   t.match(await call('GET', `${url}/landing_pages/${page.public_id}`), { status: 200, text: '{"v":2}' })
-  t.match(await list(owner, service), { status: 200 })
+  t.match(await list(owner), { status: 200 })
   await expectRightDate(t, await owner.call('GET', `${url}/manage/landing_pages/${page.id}`))
   const { id, url: file, path } = await owner.store(url, Buffer.from('a file'))
   t.match(await call('GET', url + path), { status: 200, text: 'a file' })
@@ -104,7 +103,6 @@ t.test('sign-ups, pages, lists, uploads and refreshes work behind PgBouncer in t
 })
 
 t.test('the limits of the role end a statement behind PgBouncer, so a slow one keeps no connection', async (t) => {
-  const { pooler } = await start(t)
   for (
     const [name, value] of [['TimeZone', 'UTC'], ['statement_timeout', '3600ms'], [
       'idle_in_transaction_session_timeout',
@@ -116,10 +114,6 @@ t.test('the limits of the role end a statement behind PgBouncer, so a slow one k
 })
 
 t.test('reads go on while PgBouncer restarts, and writes return', async (t) => {
-  const { pooler, settings, migrate } = await start(t)
-  t.match(await migrate(), { code: 0 })
-  const service = await startService(t, settings)
-  const { url } = service
   const owner = await Owner.signUp(url)
   const pages = await Promise
     .all(['{"n":1}', '{"n":2}'].map(async (text) => await owner.createPage(url, text)))
@@ -134,14 +128,14 @@ t.test('reads go on while PgBouncer restarts, and writes return', async (t) => {
     const reads = await readers.during(async () => {
       await pooler[end]()
       await until(async () => {
-        const response = await list(owner, service)
+        const response = await list(owner)
         if (response.status === 503) t.ok(response.headers.has('retry-after'))
         seen.add(response.status)
         return response.status === 503
       }, 'a management request failed')
       await pooler.start()
       await until(async () => {
-        const { status } = await list(owner, service)
+        const { status } = await list(owner)
         seen.add(status)
         return status === 200
       }, 'a management request succeeded')
@@ -156,31 +150,33 @@ t.test('reads go on while PgBouncer restarts, and writes return', async (t) => {
 })
 
 t.test('migrations behind PgBouncer change nothing, and say so', async (t) => {
-  const { direct, settings, migrate } = await start(t)
-  const migrating = { ...settings, MIGRATE_ON_START: 'true' }
+  const empty = await createDatabase('empty')
+  const { url: DATABASE_URL } = await startPgbouncer(t, program, empty, LINES)
+  const given = { ...settings, DATABASE_URL }
+  const migrating = { ...given, MIGRATE_ON_START: 'true' }
   for (let n = 0; n < 2; n++) {
     const { code, output } = await runService(t, migrating)
     t.equal(code, 1)
     t.match(output, /Migrations can't run through a pooler such as PgBouncer/)
   }
   t.match(await landfall(migrating, ['migrate']), { code: 1, stderr: /can't run through a pooler/ })
-  t.match(await runService(t, settings), { code: 1, output: /The database lacks migration/ })
-  t.same(await query(direct, "SELECT FROM pg_tables WHERE schemaname = 'public'"), [])
+  t.match(await runService(t, given), { code: 1, output: /The database lacks migration/ })
+  t.same(await query(empty, "SELECT FROM pg_tables WHERE schemaname = 'public'"), [])
   t.same(
-    await query(direct, "SELECT FROM pg_locks WHERE locktype = 'advisory'"),
+    await query(empty, "SELECT FROM pg_locks WHERE locktype = 'advisory'"),
     [],
     'no lock is left behind'
   )
 
-  t.match(await migrate(), { code: 0 })
-  t.match(await landfall(settings, ['migrate', '--status']), { code: 0 })
+  t.match(await migrate(empty), { code: 0 })
+  t.match(await landfall(given, ['migrate', '--status']), { code: 0 })
   // No migration is pending, so even this replica needs no lock.
   await Owner.signUp((await startService(t, migrating)).url)
 })
 
 t.test('without the setting, the start fails with the message in docs/operations.md', async (t) => {
-  const { settings } = await start(t, { line: '' })
-  const { code, output } = await runService(t, settings)
+  const { url } = await startPgbouncer(t, program, direct, [])
+  const { code, output } = await runService(t, { ...settings, DATABASE_URL: url })
   t.equal(code, 1)
   t.match(output, /unsupported startup parameter: options/)
   t.ok(chapter.includes('`unsupported startup parameter: options`'))
