@@ -1,13 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import pg from 'pg'
 import t from 'tap'
-import { startEmbedded } from '../../../src/infra/pglite/embedded.ts'
-import type { Connection } from '../../../src/infra/postgres/connection.ts'
 import { BoundedPool } from '../../../src/infra/postgres/pool.ts'
 import { statement } from '../../../src/infra/postgres/statement.ts'
-import { silent } from '../../shared/silent-logger.ts'
 import { createDatabase, query, type Teardown } from '../../helpers/servers.ts'
 
 interface Item {
@@ -28,7 +22,7 @@ const TABLE = `
     9007199254740993, at timestamptz NOT NULL DEFAULT '2026-01-02T03:04:05.678Z');
   INSERT INTO items VALUES (1, 'one')`
 
-function open (t: Teardown, connection: Connection, max = 1): BoundedPool {
+function open (t: Teardown, connection: string, max = 1): BoundedPool {
   const pool = new BoundedPool({ connection, max, timeoutMs: 10_000 })
   // The database may be dropped while an idle connection is being closed.
   pool.on('error', () => {})
@@ -91,33 +85,4 @@ t.test('?schema= selects the schema of the tables', async (t) => {
   other.searchParams.set('schema', 'other')
   t.equal((await open(t, other.href).run(FIND, { id: 1 }))[0]?.text, 'other one')
   t.equal((await pool.run(FIND, { id: 1 }))[0]?.text, 'one')
-})
-
-t.test('the embedded PostgreSQL prepares statements, also after errors and schema changes', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'landfall-data-'))
-  t.teardown(async () => await rm(folder, { recursive: true, force: true, maxRetries: 5 }))
-  const database = await startEmbedded(join(folder, 'data'), silent, (error) => {
-    throw error
-  })
-  t.teardown(async () => await database.close())
-  const setup = open(t, database.connection)
-  for (const sql of TABLE.split(';')) await setup.query(sql)
-  await setup.end()
-
-  for (let session = 0; session < 3; session++) {
-    const pool = open(t, database.connection)
-    for (let n = 0; n < 3; n++) {
-      t.equal((await pool.run(FIND, { id: 1 }))[0]?.big, 9007199254740993n)
-      await t.rejects(pool.run(INSERT, { id: 1, text: 'again' }), { code: '23505' })
-      t.same(await pool.run(FIND, { id: 2 }), [])
-      await t.rejects(pool.run(statement('SELECT nothing FROM items')), { code: '42703' })
-      const { rows } = await pool.query({ text: "SELECT repeat('x', $1::int) AS text", values: [300_000] })
-      t.equal(rows[0].text.length, 300_000, 'a response in several chunks')
-    }
-    const prepared = [FIND, INSERT, PREPARED].map(({ text }) => ({ statement: text }))
-    t.same(await pool.run(PREPARED), prepared, `session ${session}`)
-    await pool.query(`ALTER TABLE items ALTER COLUMN text TYPE ${session % 2 === 0 ? 'varchar' : 'text'}`)
-    for (let n = 0; n < 3; n++) t.equal((await pool.run(FIND, { id: 1 }))[0]?.text, 'one', 'after the change')
-    await pool.end()
-  }
 })

@@ -212,6 +212,31 @@ t.test('with one database', async (t) => {
     await service.end()
   })
 
+  t.test('statements are prepared, also after errors and changes of the schema', async (t) => {
+    const setup = open()
+    await setup.query('CREATE TABLE items (id int PRIMARY KEY, text text)')
+    await setup.query("INSERT INTO items VALUES (1, 'one')")
+    await setup.end()
+    const find = statement<{ text: string }>('SELECT text FROM items WHERE id = :id')
+    const insert = statement('INSERT INTO items VALUES (:id, :text)')
+    const list = statement('SELECT statement FROM pg_prepared_statements ORDER BY prepare_time')
+    for (const type of ['varchar', 'text']) {
+      const pool = open()
+      for (let n = 0; n < 3; n++) {
+        t.same(await pool.run(find, { id: 1 }), [{ text: 'one' }])
+        await t.rejects(pool.run(insert, { id: 1, text: 'again' }), { code: '23505' })
+        t.same(await pool.run(find, { id: 2 }), [])
+        await t.rejects(pool.run(statement('SELECT nothing FROM items')), { code: '42703' })
+        const { rows } = await pool.query({ text: "SELECT repeat('x', $1::int) AS text", values: [300_000] })
+        t.equal(rows[0].text.length, 300_000, 'a response in several chunks')
+      }
+      t.same(await pool.run(list), [find, insert, list].map(({ text }) => ({ statement: text })))
+      await pool.query(`ALTER TABLE items ALTER COLUMN text TYPE ${type}`)
+      for (let n = 0; n < 3; n++) t.same(await pool.run(find, { id: 1 }), [{ text: 'one' }])
+      await pool.end()
+    }
+  })
+
   t.test('a new connection of the service can prepare what an open one has prepared', async (t) => {
     const one = statement<{ one: number }>('SELECT :one::int AS one')
     const left = open()
