@@ -66,18 +66,6 @@ t.test('an up-to-date database is not locked', async (t) => {
   t.same(await applyMigrations(url, silent, { lockTimeoutMs: 0 }), [])
 })
 
-t.test('a script with comments, strings and functions runs as it is written', async (t) => {
-  const url = await createDatabase(t)
-  const sql = `
-    -- a comment; with a semicolon
-    CREATE TABLE notes (id int PRIMARY KEY, text text DEFAULT 'a;b');
-    CREATE FUNCTION one () RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM 1; RETURN 1; END $$;
-    INSERT INTO notes (id) VALUES (1);`
-  await applyMigrations(url, silent, { migrations: [{ name: '20200101000000_notes', sql }] })
-  const { rows } = await (await connect(t, url)).query('SELECT text, one() FROM notes')
-  t.same(rows, [{ text: 'a;b', one: 1 }])
-})
-
 t.test('a migration that builds an index CONCURRENTLY can be applied again after a failure', async (t) => {
   const url = await createDatabase(t)
   const migrations = [
