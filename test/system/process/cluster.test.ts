@@ -42,7 +42,13 @@ const linesOf = (output: string): Record<string, unknown>[] =>
   output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
 
 /** Asks on a connection of its own, which any worker may accept. */
-const statusOf = async (url: string): Promise<number> => (await ask(url, '')).status
+const statusOf = async (url: string, headers = {}): Promise<number> =>
+  (await ask(url, '', { headers })).status
+
+// Two tests share these workers. The second one kills and ends them.
+const opsPort = await freePort()
+const service = await startWorkers(t, { OPS_PORT: String(opsPort), TRUST_PROXY: '127.0.0.1' })
+const scrape = async () => (await ask(`http://127.0.0.1:${opsPort}`, '/metrics')).body.toString()
 
 t.test('a failed start logs the reason once and leaves no process behind', async (t) => {
   const two = await settings(t)
@@ -87,8 +93,6 @@ t.test('a failed start logs the reason once and leaves no process behind', async
 })
 
 t.test('both workers answer, count one limit and report common metrics', async (t) => {
-  const opsPort = await freePort()
-  const service = await startWorkers(t, { OPS_PORT: String(opsPort) })
   const workers = workersOf(service)
   t.equal(workers.length, 2)
   const owner = await Owner.signUp(service.url)
@@ -104,7 +108,7 @@ t.test('both workers answer, count one limit and report common metrics', async (
   }
   t.same(reads, [...Array(30).fill(200), ...Array(10).fill(429)])
 
-  const metrics = (await ask(`http://127.0.0.1:${opsPort}`, '/metrics')).body.toString()
+  const metrics = await scrape()
   t.match(metrics, /^landfall_workers 2$/m)
   t.match(metrics, /^landfall_limits_shared 1$/m, 'the values of the workers are not added up')
   t.match(metrics, /^landfall_invalidation_channel_up 1$/m)
@@ -113,19 +117,22 @@ t.test('both workers answer, count one limit and report common metrics', async (
 })
 
 t.test('a killed worker is replaced while the other one serves', async (t) => {
-  const opsPort = await freePort()
-  const service = await startWorkers(t, { OPS_PORT: String(opsPort), RATE_LIMIT_PUBLIC: '1000000' })
-  const scrape = async () => (await ask(`http://127.0.0.1:${opsPort}`, '/metrics')).body.toString()
   const counted = (text: string) =>
     [...text.matchAll(/^landfall_public_reads_total\{.*\} (\d+)$/gm)].reduce(
       (sum, [, count]) => sum + Number(count),
       0
     )
   const page = await (await Owner.signUp(service.url)).createPage(service.url, '{}')
-  const read = async () => await statusOf(`${service.url}/landing_pages/${page.public_id}`)
+  let clients = 0
+  /** Reads as another client each time. */
+  const read = async () => {
+    const address = `2001:db8:0:${(++clients).toString(16)}::1`
+    return await statusOf(`${service.url}/landing_pages/${page.public_id}`, { 'x-forwarded-for': address })
+  }
   const [victim = 0, survivor = 0] = workersOf(service)
+  const before = counted(await scrape())
   for (let n = 0; n < 10; n++) t.equal(await read(), 200)
-  t.equal(counted(await scrape()), 10)
+  t.equal(counted(await scrape()), before + 10)
 
   // Requests of a killed worker fail at once, and their clients don't hang.
   process.kill(victim, 'SIGSTOP')
@@ -157,7 +164,7 @@ t.test('a killed worker is replaced while the other one serves', async (t) => {
   const after = await scrape()
   t.match(after, /^landfall_worker_restarts_total 1$/m)
   t.match(after, /^landfall_workers 2$/m)
-  t.equal(counted(after), 10 + 3 + reads.length, 'the counts include those of the killed worker')
+  t.equal(counted(after), before + 10 + 3 + reads.length, 'the counts include those of the killed worker')
   t.equal(await service.end('SIGTERM'), 0)
   t.same(running(workers), [])
 })
