@@ -96,31 +96,35 @@ t.test('two replicas behind HAProxy', async (t) => {
     await database.restore()
     await until(async () => (await call('GET', `${url}/health/ready`)).status === 200, 'they are ready again')
   })
-})
 
-t.test('HAProxy limits each client and has errors like those of the service', async (t) => {
-  const port = Number(new URL((await startService(t, await testSettings(t))).url).port)
-  const json = 'application/json; charset=utf-8'
-  /** Asks until the status is as wanted; `prepare` runs before each time. */
-  const refusal = async (url: string, status: number, prepare = () => {}) =>
-    await until(async () => {
-      prepare()
-      const { headers, text, ...response } = await call('GET', `${url}/health/live`)
-      return response.status === status &&
-        [headers.get('content-type'), headers.get('retry-after'), JSON.parse(text).errors[0]]
-    }, `a ${status}`)
+  t.test('HAProxy limits each client and has errors like those of the service', async (t) => {
+    const [port = 0] = ports
+    const json = 'application/json; charset=utf-8'
+    /** Asks until the status is as wanted; `prepare` runs before each time. */
+    const refusal = async (url: string, status: number, prepare = () => {}) =>
+      await until(async () => {
+        prepare()
+        const { headers, text, ...response } = await call('GET', `${url}/health/live`)
+        return response.status === status &&
+          [headers.get('content-type'), headers.get('retry-after'), JSON.parse(text).errors[0]]
+      }, `a ${status}`)
 
-  const crowded = await startBalancer(t, [port, port], [['gt 64', 'gt 3']])
-  const wait = () => {
-    connection(t, crowded.url)
-      .send(requestOf('/auth/sign_in', { 'Content-Type': 'application/json', 'Content-Length': '9' }, 'POST'))
-  }
-  t.match(await refusal(crowded.url, 503, wait), [json, '1', /at once/])
+    const crowded = await startBalancer(t, [port, port], [['gt 64', 'gt 3']])
+    const wait = () => {
+      connection(t, crowded.url)
+        .send(requestOf(
+          '/auth/sign_in',
+          { 'Content-Type': 'application/json', 'Content-Length': '9' },
+          'POST'
+        ))
+    }
+    t.match(await refusal(crowded.url, 503, wait), [json, '1', /at once/])
 
-  const busy = await startBalancer(t, [port, port], [['gt 4000', 'gt 20']])
-  t.match(await refusal(busy.url, 429), [json, '10', /^Too many requests/])
+    const busy = await startBalancer(t, [port, port], [['gt 4000', 'gt 20']])
+    t.match(await refusal(busy.url, 429), [json, '10', /^Too many requests/])
 
-  const nobody = await freePort()
-  const alone = await startBalancer(t, [nobody, nobody])
-  t.match(await refusal(alone.url, 503), [json, '1', /^The service is temporarily unavailable/])
+    const nobody = await freePort()
+    const alone = await startBalancer(t, [nobody, nobody])
+    t.match(await refusal(alone.url, 503), [json, '1', /^The service is temporarily unavailable/])
+  })
 })
