@@ -130,6 +130,16 @@ export async function sendAs (
   })
 }
 
+/** Returns a function that sends requests as an owner, or as somebody else. */
+export const senderFor = (app: FastifyInstance, owner: Sender) =>
+async (
+  method: Parameters<typeof sendAs>[2],
+  url: string,
+  payload?: object | string,
+  headers: Readonly<Record<string, string>> = {},
+  sender: Sender = owner
+): Promise<LightMyRequestResponse> => await sendAs(app, sender, method, url, payload, headers)
+
 /** Returns the URL of the next part of a list. */
 export const nextOf = ({ headers }: LightMyRequestResponse): string | undefined =>
   /^<(\/[^>]*)>; rel="next"$/.exec(String(headers.link))?.[1]

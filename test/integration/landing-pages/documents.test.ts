@@ -8,8 +8,7 @@ const owner = await signUp(app)
 const stranger = await signUp(app)
 
 const urlOf = (id: string) => `/manage/landing_pages/${id}/document`
-const get = async (id: string, headers: Record<string, string> = {}) =>
-  await sendAs(app, owner, 'GET', urlOf(id), undefined, headers)
+const get = async (id: string) => await sendAs(app, owner, 'GET', urlOf(id))
 const put = async (
   id: string,
   payload: string | Buffer | undefined,
@@ -56,16 +55,4 @@ t.test('the body must be a document', async (t) => {
   t.equal((await get(id)).body, '{"kept":true}')
   t.equal((await put(id, '{"current_data":{}}')).statusCode, 204)
   t.equal((await get(id)).body, '{"current_data":{}}', 'there is no wrapper')
-})
-
-t.test('a document that the client has is not sent again', async (t) => {
-  const page = await createPage(app, owner)
-  for (const tag of [page.etag, `W/${page.etag}`, '*', `"x", ${page.etag}`]) {
-    const response = await get(page.id, { 'if-none-match': tag })
-    t.match(response, { statusCode: 304, body: '', headers: { etag: page.etag } }, tag)
-  }
-  t.equal((await get(page.id, { 'if-none-match': '"other"' })).statusCode, 200)
-  t.equal((await get(page.id, { 'if-match': '"other"' })).statusCode, 412)
-  const head = await sendAs(app, owner, 'HEAD', urlOf(page.id))
-  t.match(head, { statusCode: 200, body: '', headers: { 'content-length': '17', etag: page.etag } })
 })

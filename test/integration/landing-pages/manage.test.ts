@@ -1,18 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { buildTestApp, createPage, NOBODY, sendAs, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, NOBODY, sendAs, senderFor, signUp,
+  type Account } from '../../helpers/app.ts'
 
 const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const stranger = await signUp(app)
 
-const send = async (
-  method: 'POST' | 'PATCH' | 'DELETE' | 'GET',
-  url: string,
-  payload?: string,
-  headers: Record<string, string> = {},
-  account: Account = owner
-) => await sendAs(app, account, method, url, payload, headers)
+const send = senderFor(app, owner)
 const create = async (payload: string) => await send('POST', '/landing_pages', payload)
 const read = async (publicId: string) => await app.inject({ url: `/landing_pages/${publicId}` })
 const rows = async () => await app.database.landingPage.count()
@@ -220,23 +215,28 @@ t.test('a write with a false precondition gets a 412 that names it, with the cur
   t.equal((await send('DELETE', url, undefined, { 'if-match': '*', 'if-none-match': '"x"' })).statusCode, 204)
 })
 
-t.test('a read of a page evaluates all conditions', async (t) => {
+t.test('a read of a page or of its document evaluates all conditions', async (t) => {
   const page = await createPage(app, owner)
+  const tags = { '': page.recordTag, '/document': page.etag }
   const past = new Date(Date.now() - 60_000).toUTCString()
   const now = new Date(Date.now() + 1000).toUTCString()
   for (
     const [headers, status] of [
       [{ 'if-match': page.etag }, 200],
       [{ 'if-match': '"x"' }, 412],
+      [{ 'if-none-match': '*' }, 304],
+      [{ 'if-none-match': `"x", W/${page.recordTag}, ${page.etag}` }, 304],
       [{ 'if-unmodified-since': past }, 412],
       [{ 'if-modified-since': now }, 304],
       [{ 'if-modified-since': past }, 200],
       [{ 'if-modified-since': now, 'if-none-match': '"x"' }, 200]
     ] as [Record<string, string>, number][]
   ) {
-    const response = await send('GET', `/manage/landing_pages/${page.id}`, undefined, headers)
-    t.equal(response.statusCode, status, JSON.stringify(headers))
-    t.equal(response.headers.etag, page.recordTag)
+    for (const [path, etag] of Object.entries(tags)) {
+      const response = await send('GET', `/manage/landing_pages/${page.id}${path}`, undefined, headers)
+      t.match(response, { statusCode: status, headers: { etag } }, JSON.stringify(headers))
+      if (status === 304) t.equal(response.body, '')
+    }
   }
 })
 
@@ -247,6 +247,7 @@ t.test('HEAD returns the status and headers of GET without a body', async (t) =>
   const cases: [url: string, status: number, has: string[], conditions?: Record<string, string>][] = [
     [`/manage/landing_pages/${page.id}`, 200, ['etag', 'content-length']],
     [`/manage/landing_pages/${page.id}`, 304, ['etag'], { 'if-none-match': page.recordTag }],
+    [`/manage/landing_pages/${page.id}/document`, 200, ['etag', 'content-length']],
     [`/manage/landing_pages/${randomUUID()}`, 404, []],
     ['/manage/landing_pages', 200, ['content-length']],
     ['/manage/landing_pages?limit=1', 200, ['link', 'content-length']],
@@ -293,7 +294,7 @@ async function routesOfPages () {
 
 t.test('malformed, unknown, deleted and foreign ids get the same 404', async (t) => {
   const page = await createPage(app, owner)
-  await sendAs(app, owner, 'PUT', `/manage/landing_pages/${page.id}/draft`, '[]')
+  await send('PUT', `/manage/landing_pages/${page.id}/draft`, '[]')
   const deleted = await createPage(app, owner)
   t.equal((await send('DELETE', `/manage/landing_pages/${deleted.id}`)).statusCode, 204)
   const routes = await routesOfPages()
@@ -326,7 +327,7 @@ t.test('DELETE without a body removes the page, whatever the content type', asyn
     const page = await createPage(app, owner)
     const url = `/manage/landing_pages/${page.id}`
     t.equal((await read(page.public_id)).statusCode, 200)
-    t.match(await sendAs(app, owner, 'DELETE', url, undefined, { ...headers }), { statusCode: 204, body: '' })
+    t.match(await send('DELETE', url, undefined, { ...headers }), { statusCode: 204, body: '' })
     t.equal((await read(page.public_id)).statusCode, 404)
     t.equal((await send('GET', url)).statusCode, 404)
     t.equal((await send('DELETE', url, undefined, { 'if-match': '*' })).statusCode, 404)

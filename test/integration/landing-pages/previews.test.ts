@@ -2,7 +2,7 @@ import { mock } from 'node:test'
 import t from 'tap'
 import { operatorOf, setPassword } from '../../../src/modules/accounts/index.ts'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
-import { buildTestApp, createKey, createPage, PASSWORD, sendAs, signUp, testSettings, walkList,
+import { buildTestApp, createKey, createPage, PASSWORD, senderFor, signUp, testSettings, walkList,
   type Account } from '../../helpers/app.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
 import { openTransaction, untilBlocked } from '../../helpers/transaction.ts'
@@ -16,22 +16,16 @@ const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 
 type Headers = Record<string, string>
-type Method = 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
 
 interface Link {
   readonly id: string
   readonly token: string
 }
 
-const send = async (
-  method: Method,
-  url: string,
-  payload?: object | string,
-  account: Pick<Account, 'headers'> = owner
-) => await sendAs(app, account, method, url, payload)
+const send = senderFor(app, owner)
 const linksOf = (id: string): string => `/manage/landing_pages/${id}/preview_links`
 const createLink = async (id: string, body?: object, account?: Pick<Account, 'headers'>): Promise<Link> => {
-  const response = await send('POST', linksOf(id), body, account)
+  const response = await send('POST', linksOf(id), body, {}, account)
   if (response.statusCode !== 201) throw new Error(response.body)
   return response.json()
 }
@@ -41,8 +35,12 @@ let address = 0
 const preview = async (
   publicId: string,
   token: string | undefined,
-  { method = 'GET' as Method, headers = {} as Headers, on = replica, from = `192.0.2.${++address % 250}` } =
-    {}
+  {
+    method = 'GET' as 'GET' | 'HEAD',
+    headers = {} as Headers,
+    on = replica,
+    from = `192.0.2.${++address % 250}`
+  } = {}
 ) =>
   await on.inject({
     method,
@@ -150,10 +148,10 @@ t.test('a link ends at once when it is deleted, and with what changes the access
   const password = { password: 'another horse battery', password_confirmation: 'another horse battery' }
   const endings: Record<string, (account: Account, id: string, link: Link) => ReturnType<typeof send>> = {
     deleted: async (account, id, link) =>
-      await send('DELETE', `${linksOf(id)}/${link.id}`, undefined, account),
+      await send('DELETE', `${linksOf(id)}/${link.id}`, undefined, {}, account),
     password: async (account) =>
-      await send('PUT', '/auth/password', { current_password: PASSWORD, ...password }, account),
-    account: async (account) => await send('DELETE', '/auth/me', { password: PASSWORD }, account)
+      await send('PUT', '/auth/password', { current_password: PASSWORD, ...password }, {}, account),
+    account: async (account) => await send('DELETE', '/auth/me', { password: PASSWORD }, {}, account)
   }
   for (const [how, end] of Object.entries(endings)) {
     const account = await signUp(app)
@@ -168,7 +166,10 @@ t.test('a link ends at once when it is deleted, and with what changes the access
 t.test('a link that is created while the password changes does not outlive it', async (t) => {
   const account = await signUp(app)
   const page = await createPage(app, account)
-  const created = Array.from({ length: 10 }, async () => await send('POST', linksOf(page.id), {}, account))
+  const created = Array.from(
+    { length: 10 },
+    async () => await send('POST', linksOf(page.id), {}, {}, account)
+  )
   const [changed, ...responses] = await Promise.all([
     setPassword(app.database, operatorOf(account.user.email), { newPasswordHash: 'none', hasMail: false }),
     ...created
@@ -257,12 +258,12 @@ t.test('a link expires by the clock of PostgreSQL, however wrong that of a proce
   t.teardown(() => mock.timers.reset())
   const account = await signUp(app)
   const page = await createPage(app, account)
-  const { id, token, created_at: createdAt } = (await send('POST', linksOf(page.id), {}, account)).json()
+  const { id, token, created_at: createdAt } = (await send('POST', linksOf(page.id), {}, {}, account)).json()
   t.ok(Date.parse(createdAt) >= startedAt - 1000, createdAt)
   t.equal(await statusOf(page.public_id, token), 200)
   await query(database, `UPDATE preview_links SET expires_at = now() WHERE id = '${id}'`)
   t.equal(await statusOf(page.public_id, token), 401)
-  t.same((await send('GET', linksOf(page.id), undefined, account)).json(), [])
+  t.same((await send('GET', linksOf(page.id), undefined, {}, account)).json(), [])
 })
 
 t.test('a page that is removed for good while a link is created is a 404', async (t) => {

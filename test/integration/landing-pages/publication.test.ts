@@ -1,6 +1,6 @@
 import t from 'tap'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
-import { buildTestApp, createKey, createPage, sendAs, signUp, walkList,
+import { buildTestApp, createKey, createPage, senderFor, signUp, walkList,
   type Account } from '../../helpers/app.ts'
 import { PNG, upload } from '../../helpers/assets.ts'
 import { query } from '../../helpers/servers.ts'
@@ -11,15 +11,7 @@ const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
 const { DATABASE_URL: database = '' } = app.config
 
-type Headers = Record<string, string>
-
-const send = async (
-  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
-  url: string,
-  payload?: string,
-  headers: Headers = {},
-  account: Pick<Account, 'headers'> = owner
-) => await sendAs(app, account, method, url, payload, headers)
+const send = senderFor(app, owner)
 const urlOf = (id: string): string => `/manage/landing_pages/${id}`
 const read = async (publicId: string) => await app.inject(`/landing_pages/${publicId}`)
 const publication = async (id: string) => (await send('GET', `${urlOf(id)}/publication`)).json()
@@ -109,21 +101,10 @@ t.test('a patch without a draft begins one from the document', async (t) => {
   t.equal((await send('GET', draft)).body, '{"price": 1.50, "a":2.0}')
 })
 
-t.test('publishing a draft makes it the document, as one version', async (t) => {
-  const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
-  await send('POST', `${urlOf(id)}/unpublish`)
-  const { headers: { etag } } = await send('PUT', `${urlOf(id)}/draft`, '{"v":2}')
-  const url = `${urlOf(id)}/publish`
-  t.equal((await send('POST', url, undefined, { 'if-match': '"other"' })).statusCode, 412)
-  const published = await send('POST', url, undefined, { 'if-match': String(etag) })
-  t.match(published.json(), { version: 3, published: true, current_data: { v: 2 } })
-  t.equal((await read(publicId)).body, '{"v":2}')
-})
-
 t.test('a draft is not published over a change of the document that its author has not seen', async (t) => {
   const { id, public_id: publicId } = await createPage(app, owner, '{"v":1}')
   const url = `${urlOf(id)}/publish`
-  await send('PUT', `${urlOf(id)}/draft`, '{"draft":true}')
+  const { headers: { etag } } = await send('PUT', `${urlOf(id)}/draft`, '{"draft":true}')
   await send('POST', `${urlOf(id)}/unpublish`)
   t.equal((await publication(id)).draft.outdated, false, 'unpublishing changes no byte')
   await send('PUT', `${urlOf(id)}/document`, '{"v":2}')
@@ -143,14 +124,16 @@ t.test('a draft is not published over a change of the document that its author h
     const response = await send('POST', url, body)
     t.same([response.statusCode, response.json().errors], [status, [error]])
   }
-  t.equal((await send('POST', url, '{"base_version":4}')).json().version, 5)
+  const publish = async (tag: unknown) =>
+    await send('POST', url, '{"base_version":4}', { 'if-match': String(tag) })
+  t.equal((await publish('"other"')).statusCode, 412)
+  t.match((await publish(etag)).json(), { version: 5, published: true, current_data: { draft: true } })
   t.equal((await read(publicId)).body, '{"draft":true}')
 })
 
 t.test('a deleted page is in the trash, and comes back as it was', async (t) => {
   const account = await signUp(app)
-  const as = async (...[method, url, body, headers]: Parameters<typeof send>) =>
-    await send(method, url, body, headers, account)
+  const as = senderFor(app, account)
   const { id, public_id: publicId, recordTag } = await createPage(app, account, '{"title":"Sale","v":1}')
   await as('PUT', `${urlOf(id)}/draft`, '{"draft":1}')
   await app.database.landingPageReadsHourly.create({
@@ -180,11 +163,12 @@ t.test('a deleted page is in the trash, and comes back as it was', async (t) => 
 
 t.test('the trash is listed by the time of deletion, in parts', async (t) => {
   const account = await signUp(app)
+  const as = senderFor(app, account)
   const ids: string[] = []
   for (let n = 0; n < 5; n++) ids.push((await createPage(app, account)).id)
   const deleted = [ids[3], ids[0], ids[4], ids[1], ids[2]] as string[]
   for (const [second, id] of deleted.entries()) {
-    await send('DELETE', urlOf(id), undefined, {}, account)
+    await as('DELETE', urlOf(id))
     // Two deletions may be within the same millisecond.
     const time = `deleted_at + interval '${second} s'`
     await query(database, `UPDATE landing_pages SET deleted_at = ${time} WHERE id = '${id}'`)
@@ -192,7 +176,7 @@ t.test('the trash is listed by the time of deletion, in parts', async (t) => {
   const parts = await walkList(app, account, '/manage/deleted_pages?limit=2')
   t.equal(parts.length, 3)
   t.same(parts.flat(), deleted.reverse())
-  t.equal((await send('GET', '/manage/deleted_pages?q=x', undefined, {}, account)).statusCode, 422)
+  t.equal((await as('GET', '/manage/deleted_pages?q=x')).statusCode, 422)
 })
 
 t.test('a page in the trash is removed for good by its owner, or after TRASH_DAYS', async (t) => {
@@ -213,7 +197,7 @@ t.test('a page in the trash is removed for good by its owner, or after TRASH_DAY
   t.equal(await restore(old), 404)
   t.equal(await restore(young), 200)
   const noTrash = await buildTestApp(t, { DATABASE_URL: database, TRASH_DAYS: '0' })
-  t.equal((await sendAs(noTrash, owner, 'DELETE', urlOf(young as string))).statusCode, 204)
+  t.equal((await senderFor(noTrash, owner)('DELETE', urlOf(young as string))).statusCode, 204)
   t.equal(await restore(young), 404, 'with TRASH_DAYS=0 it is removed at once')
 })
 

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { MAX_SCHEDULES } from '../../../src/modules/landing-pages/schedule-repository.ts'
-import { buildTestApp, createKey, createPage, sendAs, signUp, testSettings,
-  type Account } from '../../helpers/app.ts'
+import { buildTestApp, createKey, createPage, senderFor, signUp, testSettings } from '../../helpers/app.ts'
 import { claimRedis, query } from '../../helpers/servers.ts'
 import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
@@ -16,16 +15,7 @@ const others = [await buildTestApp(t, settings), await buildTestApp(t, settings)
 const owner = await signUp(app)
 const database = base.DATABASE_URL as string
 
-type Method = 'GET' | 'HEAD' | 'PUT' | 'POST' | 'PATCH' | 'DELETE'
-type Headers = Record<string, string>
-
-const send = async (
-  method: Method,
-  url: string,
-  payload?: object | string,
-  headers: Headers = {},
-  account: Pick<Account, 'headers'> = owner
-) => await sendAs(app, account, method, url, payload, headers)
+const send = senderFor(app, owner)
 const urlOf = (id: string, path = ''): string => `/manage/landing_pages/${id}${path}`
 const read = async (publicId: string, reader = app) => {
   const { statusCode, body } = await reader.inject(`/landing_pages/${publicId}`)
@@ -79,7 +69,7 @@ t.test('a scheduled draft cannot be changed, and the response names the time', a
   await send('PUT', urlOf(id, '/draft'), '{"v":2}')
   await schedule(id, TOMORROW)
   const patch = { 'content-type': 'application/merge-patch+json' }
-  const requests: [Method, string?, Headers?][] = [
+  const requests: [Parameters<typeof send>[0], string?, Record<string, string>?][] = [
     ['PUT', '{"v":3}'],
     ['PATCH', '{"v":3}', patch],
     ['DELETE']
@@ -230,7 +220,7 @@ t.test('slow changes of an account delay no other account', async (t) => {
   for (const page of pages) await until(async () => await read(page.public_id) === 404)
 })
 
-t.test('a change that fails delays no other page of its account', async (t) => {
+t.test('a change that fails delays no other page of its account', async () => {
   const broken = await createPage(app, owner, '{"v":1}')
   await query(
     database,
