@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
@@ -27,30 +26,20 @@ let checks: Checks | undefined
 let ending: Promise<void> | undefined
 let stopped = false
 
-interface Given {
-  database?: string | undefined
-  redis?: string | undefined
-}
-
 async function main (request: Request): Promise<boolean> {
   process.chdir(ROOT)
-  process.env.TEST_RUN_ID = randomBytes(4).toString('hex')
-  const given: Given = {
-    database: process.env.TEST_DATABASE_URL || undefined,
-    redis: process.env.TEST_REDIS_URL || undefined
-  }
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => {
       if (stopped) return
       stopped = true
       print(`${signal}: stopping`)
-      end(given).finally(() => process.exit(128 + constants.signals[signal]))
+      end().finally(() => process.exit(128 + constants.signals[signal]))
     })
   }
 
   try {
     const files = longestFirst(request.files)
-    const [env] = await Promise.all([startServers(given, files), compileTests(files)])
+    const [env] = await Promise.all([startServers(files), compileTests(files)])
     // The first pattern matches the outermost test, which is named after its file.
     if (request.grep.length > 0) env.TAP_GREP = ['/^/', ...request.grep].join('\n')
     if (request.isComplete) checks = startChecks(print)
@@ -59,69 +48,50 @@ async function main (request: Request): Promise<boolean> {
     if (stopped) return await new Promise<never>(() => {})
     return summarise(results, await checks?.failed ?? [], request)
   } finally {
-    await end(given)
+    await end()
   }
 }
 
 /** Ends everything. Further calls wait for the first one. */
-async function end (given: Given): Promise<void> {
+async function end (): Promise<void> {
   ending ??= (async () => {
     checks?.abort()
     await suite?.abort()
-    if (given.database !== undefined || given.redis !== undefined) {
-      const { sweepServers } = await import('./helpers/servers.ts')
-      await sweepServers(given).catch((error: Error) =>
-        print(`could not clean up the given servers: ${error.message}`)
-      )
-    }
     await guardian?.end()
   })()
   await ending
 }
 
-/** Starts the servers that are not given; returns the environment of the test files. */
-async function startServers (given: Given, files: readonly string[]): Promise<NodeJS.ProcessEnv> {
-  const wanted: ProgramName[] = [
-    ...new Set(files.flatMap((file) => programsNamedIn(readFileSync(join(ROOT, file), 'utf8'))))
-  ]
-  if (given.database === undefined) wanted.push('postgres')
-  if (given.redis === undefined) wanted.push('redis')
-  const programs = providePrograms(wanted, print)
+/** Starts the servers; returns the environment of the test files. */
+async function startServers (files: readonly string[]): Promise<NodeJS.ProcessEnv> {
+  const wanted = new Set<ProgramName>(['postgres', 'redis'])
+  for (const file of files) {
+    for (const name of programsNamedIn(readFileSync(join(ROOT, file), 'utf8'))) wanted.add(name)
+  }
+  const programs = providePrograms([...wanted], print)
   guardian = startGuardian()
   const { folder } = guardian
   const temporary = join(folder, 'tmp')
   mkdirSync(temporary, { mode: 0o711 })
-  const env: NodeJS.ProcessEnv = { ...process.env, TMPDIR: temporary }
-
-  if (given.database === undefined) {
-    const bin = programs.postgres
-    const started = performance.now()
-    // Tests, and runs inside of tests, start private servers on copies of this cluster.
-    const cluster = process.env.TEST_POSTGRES_CLUSTER ?? await createCluster(bin, folder)
-    const server = await startPostgres(bin, await copyCluster(cluster, folder), guardian)
-    Object.assign(env, { TEST_DATABASE_URL: server.url, TEST_POSTGRES_CLUSTER: cluster })
-    print(`started PostgreSQL (${bin}) on port ${server.port} in ${since(started)}`)
-  } else {
-    print('using the PostgreSQL of TEST_DATABASE_URL')
+  const started = performance.now()
+  const cluster = await createCluster(programs.postgres, folder)
+  const [database, redis, storage] = await Promise.all([
+    startPostgres(programs.postgres, await copyCluster(cluster, folder), guardian),
+    startRedis(programs.redis, folder, guardian),
+    wanted.has('swift') ? startObjectStorage(folder, guardian) : undefined
+  ])
+  const { prepareServers } = await import('./helpers/servers.ts')
+  await prepareServers(database.url, redis.url)
+  print(`started the servers in ${((performance.now() - started) / 1000).toFixed(1)} s`)
+  return {
+    ...process.env,
+    TMPDIR: temporary,
+    TEST_DATABASE_URL: database.url,
+    // Tests start private servers on copies of this cluster.
+    TEST_POSTGRES_CLUSTER: cluster,
+    TEST_REDIS_URL: redis.url,
+    ...storage && { TEST_S3_URL: storage.url }
   }
-  if (given.redis === undefined) {
-    const started = performance.now()
-    const server = await startRedis(programs.redis, folder, guardian)
-    env.TEST_REDIS_URL = server.url
-    print(`started Redis (${programs.redis}) on port ${server.port} in ${since(started)}`)
-  } else {
-    print('using the Redis of TEST_REDIS_URL')
-  }
-  if (wanted.includes('swift')) {
-    const started = performance.now()
-    const server = await startObjectStorage(folder, guardian)
-    env.TEST_S3_URL = server.url
-    print(`started OpenStack Swift on port ${server.port} in ${since(started)}`)
-  }
-  // Imported only now, because it reads TEST_RUN_ID.
-  const { createTemplate } = await import('./helpers/servers.ts')
-  await createTemplate(env.TEST_DATABASE_URL as string)
-  return env
 }
 
 async function runFiles (
@@ -209,10 +179,6 @@ let passedSecondTime: readonly string[] = []
 const hasFailed = ({ failures }: FileResult): boolean => failures.length > 0
 
 const isFile = (name: string): boolean => existsSync(join(ROOT, name))
-
-function since (started: number): string {
-  return `${((performance.now() - started) / 1000).toFixed(1)} s`
-}
 
 function print (line: string): void {
   process.stdout.write(`${line}\n`)

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
+import { fromRunner } from './servers.ts'
 
 // Buckets on OpenStack Swift, which the runner starts for test files that call provide('swift').
 
@@ -15,12 +16,7 @@ export type BucketAccess = Omit<BucketSettings, 'UPLOADS_URL'>
 
 /** Returns key, secret and address of the storage. */
 export function storageAccess (): BucketAccess {
-  const url = process.env.TEST_S3_URL
-  if (url === undefined) {
-    throw new Error("TEST_S3_URL is not set: call provide('swift') in the test file, and run it with " +
-      'npm test')
-  }
-  const { origin, username, password } = new URL(url)
+  const { origin, username, password } = new URL(fromRunner('TEST_S3_URL'))
   return {
     AWS_ENDPOINT_URL_S3: origin,
     AWS_ACCESS_KEY_ID: decodeURIComponent(username),

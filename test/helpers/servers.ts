@@ -10,7 +10,7 @@ import { Redis } from 'ioredis'
 import pg from 'pg'
 import { applyMigrations } from '../../src/infra/postgres/migrate.ts'
 import { ownGuardian, type Teardown } from '../shared/guardian.ts'
-import { copyCluster, createCluster, startPostgres, startRedis, type Instance } from '../shared/instances.ts'
+import { copyCluster, startPostgres, startRedis, type Instance } from '../shared/instances.ts'
 import { provide } from '../shared/programs.ts'
 
 // Databases on the PostgreSQL and Redis that the runner starts for all tests, and private servers.
@@ -38,9 +38,10 @@ export async function listen (t: Teardown, server: HttpServer | HttpsServer): Pr
   return (server.address() as AddressInfo).port
 }
 
-const RUN = /^[0-9a-f]{8}$/.test(process.env.TEST_RUN_ID ?? '') ? process.env.TEST_RUN_ID as string
-  : randomBytes(4).toString('hex')
-const MIGRATED = `landfall_test_${RUN}_template`
+/** The database with all migrations, which others are copied from. */
+const MIGRATED = 'landfall_template'
+/** The set of databases of the common Redis that no test uses. It is in database 0, which none gets. */
+const FREE_DATABASES = 'free-databases'
 
 /**
  * Creates an empty database; the end of the test drops it even if connections are open.
@@ -57,8 +58,8 @@ export async function createMigratedDatabase (t: Teardown): Promise<string> {
 }
 
 async function createFrom (template: string, t: Teardown): Promise<string> {
-  const server = serverUrl('TEST_DATABASE_URL')
-  const name = `landfall_test_${RUN}_${randomBytes(6).toString('hex')}`
+  const server = fromRunner('TEST_DATABASE_URL')
+  const name = `landfall_test_${randomBytes(6).toString('hex')}`
   await create(server, name, template)
   t.teardown(async () => await query(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
   return withDatabase(server, name)
@@ -83,10 +84,14 @@ function withDatabase (server: string, name: string): string {
   return url.href
 }
 
-/** Creates the template of `createMigratedDatabase`, once per run. */
-export async function createTemplate (server: string): Promise<void> {
-  await create(server, MIGRATED, 'template0')
-  await applyMigrations(withDatabase(server, MIGRATED), { info () {} })
+/** Prepares the servers of a run for `createMigratedDatabase` and `claimRedis`. */
+export async function prepareServers (database: string, redis: string): Promise<void> {
+  await create(database, MIGRATED, 'template0')
+  await applyMigrations(withDatabase(database, MIGRATED), { info () {} })
+  await onRedis(redis, async (client) => {
+    const [, count] = await client.config('GET', 'databases') as [string, string]
+    await client.sadd(FREE_DATABASES, Array.from({ length: Number(count) - 1 }, (_, index) => index + 1))
+  })
 }
 
 /**
@@ -96,32 +101,18 @@ export async function createTemplate (server: string): Promise<void> {
  * @returns its URL
  */
 export async function claimRedis (t: Teardown): Promise<string> {
-  const server = serverUrl('TEST_REDIS_URL')
-  // Database 0 holds the claims and is never claimed itself.
-  const claims = await connectRedis(server, 0)
-  try {
-    const count = await claims.config('GET', 'databases').then(
-      (response) => Number((response as string[])[1]),
-      () => 16
-    )
-    const first = Math.floor(Math.random() * count)
-    for (let offset = 0; offset < count; offset++) {
-      const number = (first + offset) % count
-      if (number === 0 || await claims.set(claimKey(number), RUN, 'EX', 3600, 'NX') !== 'OK') continue
-      // A database with data may belong to another program.
-      if (await sizeOf(server, number) > 0) {
-        await claims.del(claimKey(number))
-        continue
-      }
-      t.teardown(async () => await releaseRedis(server, number))
-      const url = new URL(server)
-      url.pathname = `/${number}`
-      return url.href
-    }
-    throw new Error(`None of the ${count} databases of the Redis server for the tests is free`)
-  } finally {
-    claims.disconnect()
-  }
+  const server = fromRunner('TEST_REDIS_URL')
+  const number = await onRedis(server, async (client) => await client.spop(FREE_DATABASES))
+  if (number === null) throw new Error('no database of the Redis server of the tests is free')
+  const { href } = new URL(`/${number}`, server)
+  t.teardown(async () =>
+    await onRedis(href, async (client) => {
+      await client.flushdb()
+      await client.select(0)
+      await client.sadd(FREE_DATABASES, number)
+    })
+  )
+  return href
 }
 
 /** Starts a Redis server for one test. `settings` are configuration directives: `{ maxmemory: '2mb' }`. */
@@ -137,33 +128,8 @@ export async function startRedisServer (
 export async function startPostgresServer (t: Teardown): Promise<PrivateServer> {
   const bin = provide('postgres')
   const { folder } = ownGuardian()
-  const template = process.env.TEST_POSTGRES_CLUSTER
-  const cluster = template === undefined ? await createCluster(bin, folder)
-    : await copyCluster(template, folder)
+  const cluster = await copyCluster(fromRunner('TEST_POSTGRES_CLUSTER'), folder)
   return own(t, await startPostgres(bin, cluster, ownGuardian()))
-}
-
-/** Removes the databases that killed test files of this run left on given servers. */
-export async function sweepServers (urls: { database?: string, redis?: string }): Promise<void> {
-  if (urls.database !== undefined) {
-    const names = await query(
-      urls.database,
-      `SELECT datname FROM pg_database WHERE datname LIKE 'landfall\\_test\\_${RUN}\\_%'`
-    )
-    for (const { datname } of names) {
-      await query(urls.database, `DROP DATABASE IF EXISTS ${datname} WITH (FORCE)`)
-    }
-  }
-  if (urls.redis !== undefined) {
-    const claims = await connectRedis(urls.redis, 0)
-    try {
-      for (const key of await claims.keys(claimKey('*'))) {
-        if (await claims.get(key) === RUN) await releaseRedis(urls.redis, Number(key.split(':').at(-1)))
-      }
-    } finally {
-      claims.disconnect()
-    }
-  }
 }
 
 /** Adds what tests do to a server; the end of the test stops it. */
@@ -196,11 +162,12 @@ function signalAll (pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-function serverUrl (name: 'TEST_DATABASE_URL' | 'TEST_REDIS_URL'): string {
-  const url = process.env[name]
-  if (url !== undefined && url !== '') return url
+/** Returns what the runner says about its servers in the environment. */
+export function fromRunner (name: string): string {
+  const value = process.env[name]
+  if (value !== undefined) return value
   const file = relative(process.cwd(), process.argv[1] ?? '')
-  throw new Error(`${name} is not set: run this with "npm test -- ${file}", which starts the servers`)
+  throw new Error(`${name} is not set: run this with "npm test -- ${file}", which starts the servers that it provides`)
 }
 
 /** Runs a statement on a connection of its own and returns the rows. */
@@ -215,38 +182,17 @@ export async function query (url: string, sql: string): Promise<Record<string, s
   }
 }
 
-function claimKey (number: number | '*'): string {
-  return `landfall-test:claim:${number}`
-}
-
-async function connectRedis (url: string, database: number): Promise<Redis> {
+async function onRedis<T> (url: string, action: (client: Redis) => Promise<T>): Promise<T> {
   const client = new Redis(url, {
-    db: database,
     lazyConnect: true,
     retryStrategy: null,
     connectTimeout: 10_000,
     commandTimeout: 10_000
   })
   client.on('error', () => {})
-  await client.connect()
-  return client
-}
-
-async function sizeOf (url: string, database: number): Promise<number> {
-  const client = await connectRedis(url, database)
   try {
-    return await client.dbsize()
-  } finally {
-    client.disconnect()
-  }
-}
-
-async function releaseRedis (url: string, database: number): Promise<void> {
-  const client = await connectRedis(url, database)
-  try {
-    await client.flushdb()
-    await client.select(0)
-    await client.del(claimKey(database))
+    await client.connect()
+    return await action(client)
   } finally {
     client.disconnect()
   }

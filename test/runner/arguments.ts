@@ -20,9 +20,7 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
                   then, and count them in test/flakes.md (unless CI is set)
   --record        write the duration of each file to test/durations.json, which orders the files
 
-SOAK_SECONDS      duration of each open-ended part of the long tests (default 600)
-TEST_DATABASE_URL, TEST_REDIS_URL
-                  servers to use instead of private ones; databases are created and dropped there`
+SOAK_SECONDS      duration of each open-ended part of the long tests (default 600)`
 
 /** Wrong usage of the command line. `message` is one line. */
 export class UsageError extends Error {}

@@ -74,7 +74,7 @@ export function providePrograms (
       throw new MissingProgramError(`The tests need ${
         missing.join(' and ')
       }: install the packages that Debian calls ` +
-        `${packages.join(' and ')}, or set TEST_DATABASE_URL and TEST_REDIS_URL to running servers${said}`)
+        `${packages.join(' and ')}${said}`)
     }
   }
   return Object.fromEntries(wanted.map((name) => [name, findProgram(name)])) as Record<ProgramName, string>

@@ -7,10 +7,9 @@ import { PASSWORD } from '../../helpers/app.ts'
 import { keyOf, runBlock } from '../../helpers/backup.ts'
 import { call, Owner } from '../../helpers/client.ts'
 import { ownGuardian } from '../../shared/guardian.ts'
-import { accountOf, copyCluster, createCluster, privateFolder,
-  startPostgres } from '../../shared/instances.ts'
+import { accountOf, copyCluster, privateFolder, startPostgres } from '../../shared/instances.ts'
 import { provide } from '../../shared/programs.ts'
-import { claimRedis, own, query, type PrivateServer } from '../../helpers/servers.ts'
+import { claimRedis, fromRunner, own, query, type PrivateServer } from '../../helpers/servers.ts'
 import { PROJECT, startService, temporaryFolder } from '../../helpers/service.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -30,9 +29,7 @@ class ArchivingServer {
 
   /** Starts it and takes a base backup. */
   async start (t: Test): Promise<void> {
-    const template = process.env.TEST_POSTGRES_CLUSTER
-    this.#cluster = template === undefined ? await createCluster(bin, this.#folder)
-      : await copyCluster(template, this.#folder)
+    this.#cluster = await copyCluster(fromRunner('TEST_POSTGRES_CLUSTER'), this.#folder)
     this.server = own(
       t,
       await startPostgres(bin, this.#cluster, ownGuardian(), 'off', {
