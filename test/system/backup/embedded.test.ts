@@ -2,11 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { chown, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import pg from 'pg'
 import t from 'tap'
 import { restoreBackup } from '../../../src/cli/backup/restore.ts'
-import { COMMAND_PORT } from '../../../src/infra/pglite/embedded.ts'
-import { connectionOptions } from '../../../src/infra/postgres/connection.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, QUICK, runService, startService, temporaryFolder,
   type Service } from '../../helpers/service.ts'
@@ -85,24 +82,6 @@ t.test('a killed backup is not accepted as complete', async (t) => {
     }
     await rm(`${directory}.partial`, { recursive: true })
   }
-})
-
-t.test('the database continues when the copying process disconnects during the freeze', async (t) => {
-  const { public_id: publicId } = await belongings.owner.createPage(service.url, '{}')
-  const read = async () => (await fetch(`${service.url}/landing_pages/${publicId}`)).status
-  t.equal(await read(), 200)
-  const host = readFileSync(join(env.DATA_DIR, 'socket-folder'), 'utf8')
-  const client = new pg.Client(connectionOptions({ host, port: COMMAND_PORT }))
-  await client.connect()
-  await client.query('BEGIN')
-  let answered = false
-  const written = upload(belongings.owner, service.url, Buffer.from('waits')).then(() => {
-    answered = true
-  })
-  t.equal(await read(), 200, 'reads of cached documents go on')
-  t.notOk(answered)
-  await client.end()
-  await written
 })
 
 t.test('a service starts from a restored backup, and restore never overwrites data', async (t) => {
