@@ -131,13 +131,6 @@ t.test('a migration that waits for a table lets statements pass', async (t) => {
   t.same(await applying, [name])
 })
 
-t.test("the error names a statement that can't run inside a transaction", async (t) => {
-  const url = await createDatabase(t)
-  const migrations = [{ name: '20200101000000_vacuum', sql: 'VACUUM;' }]
-  const message = /rolled back: VACUUM cannot run inside a transaction block$/
-  await t.rejects(applyMigrations(url, silent, { migrations }), { message })
-})
-
 const ends = {
   'a migration that fails': ['1 / 0', /^Migration \w+ failed and was rolled back: division by zero$/],
   'a process that dies in a migration': ['pg_terminate_backend(pg_backend_pid())', /./]
@@ -213,16 +206,6 @@ t.test('changed line endings do not count as an edit', async (t) => {
   const sql = 'CREATE TABLE a (id int);\nCREATE TABLE b (id int);\n'
   t.same(await apply(sql), [name])
   t.same(await apply(sql.replaceAll('\n', '\r\n')), [])
-})
-
-t.test('pending migrations are listed without being applied', async (t) => {
-  const url = await createDatabase(t)
-  const names = (await readMigrations()).map(({ name }) => name)
-  const message = new RegExp(`lacks migrations ${names.join(', ')}: run npm run landfall -- migrate, `)
-  await t.rejects(requireMigrated(url), { message })
-  t.same(await found(await connect(t, url), "SELECT to_regclass('_prisma_migrations')"), [null])
-  await applyMigrations(url, silent)
-  await requireMigrated(url)
 })
 
 t.test("a database that can't be used is reported in one line without the password", async (t) => {

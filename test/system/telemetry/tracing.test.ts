@@ -234,17 +234,6 @@ t.test("the span of a failed request has the error's code and not its message", 
   t.notOk(JSON.stringify(collector.spans).includes('taken@example.com'))
 })
 
-t.test('all workers send spans', async (t) => {
-  const collector = await startCollector(t)
-  const service = await startTraced(t, { ...jsonTo(collector.url), WEB_CONCURRENCY: '2' })
-  const owner = await Owner.signUp(service.url)
-  // The workers accept connections in turn.
-  while (new Set(collector.resources.map((resource) => resource['process.pid'])).size < 2) {
-    await owner.call('GET', `${service.url}/auth/me`, { headers: { connection: 'close' } })
-  }
-  t.equal(await service.end('SIGTERM'), 0)
-})
-
 t.test('spans are sent as protobuf by default', async (t) => {
   const collector = await startCollector(t)
   const app = await buildTestApp(t, { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
