@@ -110,12 +110,11 @@ const refused: [name: string, user: unknown, ...errors: string[]][] = [
 t.test('sign-in without a user object gets 422 with the right shape', async (t) => {
   const shape = shapeOf({ email: 'you@example.com', password: 'correct horse' })
   const bare = { email: 'first@example.com', password: PASSWORD }
-  for (
-    const body of [
-      '',
-      ...[null, 'x', {}, [], { user: null }, { user: [] }, bare].map((one) => JSON.stringify(one))
-    ]
-  ) {
+  const cases = [
+    '',
+    ...[null, 'x', {}, [], { user: null }, { user: [] }, bare].map((one) => JSON.stringify(one))
+  ]
+  for (const body of cases) {
     const response = await post('/auth/sign_in', body)
     t.equal(response.statusCode, 422, body)
     t.same(response.json(), { errors: [shape] })
@@ -187,22 +186,21 @@ t.test('every failed sign-in gets the same 401 and costs one hash', async (t) =>
   const email = 'known@example.com'
   await signUp(app, email)
   const verified = t.capture(argon2, 'verify', argon2.verify)
-  for (
-    const user of [
-      { email, password: 'wrong password' },
-      { email: 'unknown@example.com', password: PASSWORD },
-      { email: 'no address', password: PASSWORD },
-      { email: 'unknown\ud800@example.com', password: PASSWORD },
-      { email: 'unknown\0@example.com', password: PASSWORD },
-      { email, password: `${PASSWORD}\0` },
-      { email, password: '' },
-      { email },
-      { password: PASSWORD },
-      { email: [email], password: PASSWORD },
-      { email, password: { not: '' } },
-      {}
-    ]
-  ) {
+  const cases = [
+    { email, password: 'wrong password' },
+    { email: 'unknown@example.com', password: PASSWORD },
+    { email: 'no address', password: PASSWORD },
+    { email: 'unknown\ud800@example.com', password: PASSWORD },
+    { email: 'unknown\0@example.com', password: PASSWORD },
+    { email, password: `${PASSWORD}\0` },
+    { email, password: '' },
+    { email },
+    { password: PASSWORD },
+    { email: [email], password: PASSWORD },
+    { email, password: { not: '' } },
+    {}
+  ]
+  for (const user of cases) {
     const body = JSON.stringify({ user })
     const response = await post('/auth/sign_in', body)
     t.equal(response.statusCode, 401, body)

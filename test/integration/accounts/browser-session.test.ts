@@ -89,13 +89,12 @@ t.test('a refresh token is exchanged for a cookie, which is renewed with each us
 })
 
 t.test('the cookie has the scheme and the path of BASE_URL', async (t) => {
-  for (
-    const [BASE_URL, name, path, secure] of [
-      ['https://landfall.test', '__Secure-landfall_session', '/auth/browser_session', '; Secure'],
-      ['https://landfall.test/x/y', '__Secure-landfall_session', '/x/y/auth/browser_session', '; Secure'],
-      ['http://landfall.test/x', 'landfall_session', '/x/auth/browser_session', '']
-    ] as const
-  ) {
+  const cases = [
+    ['https://landfall.test', '__Secure-landfall_session', '/auth/browser_session', '; Secure'],
+    ['https://landfall.test/x/y', '__Secure-landfall_session', '/x/y/auth/browser_session', '; Secure'],
+    ['http://landfall.test/x', 'landfall_session', '/x/auth/browser_session', '']
+  ] as const
+  for (const [BASE_URL, name, path, secure] of cases) {
     const app = await buildTestApp(t, { ...settings, BASE_URL })
     const { origin } = new URL(BASE_URL)
     const { refresh_token: token } = await signUp(app)
@@ -140,14 +139,13 @@ t.test('attack: other origins can neither renew, end nor plant a session', async
   const errors = [`Cookie sessions are accepted only from this service's own pages; open it at ${ORIGIN}`]
   for (const origin of origins) {
     const from = { origin, headers: { host: 'localhost:3000' } }
-    for (
-      const response of [
-        await renew({ cookie: victim.cookie, ...from }),
-        await end({ cookie: victim.cookie, ...from }),
-        // Login CSRF: the victim would work in the account of the attacker.
-        await renew({ payload: { refresh_token: attacker.refresh_token }, ...from })
-      ]
-    ) {
+    const cases = [
+      await renew({ cookie: victim.cookie, ...from }),
+      await end({ cookie: victim.cookie, ...from }),
+      // Login CSRF: the victim would work in the account of the attacker.
+      await renew({ payload: { refresh_token: attacker.refresh_token }, ...from })
+    ]
+    for (const response of cases) {
       t.equal(response.statusCode, 403, String(origin))
       t.same(response.json(), { errors })
       t.match(response.headers, { 'set-cookie': undefined, 'access-control-allow-origin': undefined })
@@ -158,17 +156,16 @@ t.test('attack: other origins can neither renew, end nor plant a session', async
 })
 
 t.test('pages of the host to which a request is sent may use the session, too', async (t) => {
-  for (
-    const [host, origin, status] of [
-      ['127.0.0.1:3000', 'http://127.0.0.1:3000', 200],
-      ['127.0.0.1:3000', 'http://127.0.0.1:3001', 403],
-      ['localhost:3000', 'http://127.0.0.1:3000', 403],
-      ['[::1]:3000', 'http://[::1]:3000', 200],
-      ['Pages.example.com', 'https://pages.example.com', 200],
-      ['pages.example.com:443', 'https://pages.example.com', 200],
-      ['pages.example.com', 'https://pages.example.com:8443', 403]
-    ] as const
-  ) {
+  const hosts = [
+    ['127.0.0.1:3000', 'http://127.0.0.1:3000', 200],
+    ['127.0.0.1:3000', 'http://127.0.0.1:3001', 403],
+    ['localhost:3000', 'http://127.0.0.1:3000', 403],
+    ['[::1]:3000', 'http://[::1]:3000', 200],
+    ['Pages.example.com', 'https://pages.example.com', 200],
+    ['pages.example.com:443', 'https://pages.example.com', 200],
+    ['pages.example.com', 'https://pages.example.com:8443', 403]
+  ] as const
+  for (const [host, origin, status] of hosts) {
     const { cookie } = await startBrowser()
     t.equal((await renew({ cookie, origin, headers: { host } })).statusCode, status, `${origin} at ${host}`)
   }
@@ -207,20 +204,19 @@ t.test('CORS_ORIGINS does not open the session to other pages', async (t) => {
 
 t.test('without a cookie the response is 204; one without a usable token is refused and cleared', async (t) => {
   const { refresh_token: token } = await signUp(app)
-  for (
-    const [what, cookie, clears] of [
-      ['no cookie', undefined, false],
-      ['other cookies', `x=${token}; y${NAME}=${token}; ${NAME}x=${token}`, false],
-      ['an empty one', `${NAME}=`, true],
-      ['a malformed one', `${NAME}=${token}x`, true],
-      ['quotes', `${NAME}="${token}"`, true],
-      ['an unknown one', `${NAME}=${'A'.repeat(43)}`, true],
-      ['an oversized one', `${NAME}=${'A'.repeat(12_000)}`, true],
-      ['an oversized header', `${';'.repeat(6000)}${NAME}${'='.repeat(6000)}`, true],
-      ['no pairs', ';;; = ;=;,', false],
-      ['the name alone', NAME, false]
-    ] as const
-  ) {
+  const cases = [
+    ['no cookie', undefined, false],
+    ['other cookies', `x=${token}; y${NAME}=${token}; ${NAME}x=${token}`, false],
+    ['an empty one', `${NAME}=`, true],
+    ['a malformed one', `${NAME}=${token}x`, true],
+    ['quotes', `${NAME}="${token}"`, true],
+    ['an unknown one', `${NAME}=${'A'.repeat(43)}`, true],
+    ['an oversized one', `${NAME}=${'A'.repeat(12_000)}`, true],
+    ['an oversized header', `${';'.repeat(6000)}${NAME}${'='.repeat(6000)}`, true],
+    ['no pairs', ';;; = ;=;,', false],
+    ['the name alone', NAME, false]
+  ] as const
+  for (const [what, cookie, clears] of cases) {
     const options = cookie === undefined ? {} : { cookie }
     if (clears) refused(t, await renew(options), clears, what)
     else {

@@ -240,17 +240,16 @@ t.test('a notice has the same Message-ID when the server drops the connection af
 
 t.test('a mail with an address of more than one meaning is given up', async (t) => {
   const before = server.mails.length
-  for (
-    const recipient of [
-      '"a@evil.test"@example.com',
-      'a@example.com,b@evil.test',
-      'a@b@example.com',
-      'a@example.com>\r\nRCPT TO:<b@evil.test',
-      'a(b@evil.test)@example.com',
-      'Name <a@evil.test>',
-      'a'
-    ]
-  ) {
+  const cases = [
+    '"a@evil.test"@example.com',
+    'a@example.com,b@evil.test',
+    'a@b@example.com',
+    'a@example.com>\r\nRCPT TO:<b@evil.test',
+    'a(b@evil.test)@example.com',
+    'Name <a@evil.test>',
+    'a'
+  ]
+  for (const recipient of cases) {
     await queue(url, { recipient })
   }
   app.wakeMailSender()

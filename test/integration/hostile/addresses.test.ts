@@ -51,13 +51,12 @@ t.test('every unknown or malformed identifier gets the same 404', async (t) => {
   }
   t.same([...bodies], ['{"errors":["Not found"]}'])
   t.equal((await app.inject({ url: `/landing_pages/${theirs.public_id}` })).statusCode, 200)
-  for (
-    const path of [
-      `/manage/landing_pages/${page.id.toUpperCase()}`,
-      `/assets/${asset.id.toUpperCase()}`,
-      `/manage/landing%5Fpages/${page.id}`
-    ]
-  ) await probe.expect(requestOf(path, auth), 200, path)
+  const cases = [
+    `/manage/landing_pages/${page.id.toUpperCase()}`,
+    `/assets/${asset.id.toUpperCase()}`,
+    `/manage/landing%5Fpages/${page.id}`
+  ]
+  for (const path of cases) await probe.expect(requestOf(path, auth), 200, path)
 })
 
 t.test('an invalid limit or cursor gets 422 on the lists', async (t) => {

@@ -170,13 +170,12 @@ t.test('an unanswerable request cuts off no earlier response', async (t) => {
   const { app, account, get, open } = await service(t)
   const file = Buffer.alloc(8 * 1024 * 1024, 'x')
   const path = pathOf((await upload(app, account, file)).json())
-  for (
-    const unanswered of [
-      'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n',
-      '\0\0\r\n\r\n',
-      `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`
-    ]
-  ) {
+  const cases = [
+    'CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n',
+    '\0\0\r\n\r\n',
+    `${get(path)}CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n`
+  ]
+  for (const unanswered of cases) {
     const connection = open()
     connection.send(get(path))
     connection.socket.pause()
@@ -212,15 +211,14 @@ t.test('a CONNECT or an upgrade with bytes is the last request', async (t) => {
   const anonymous = upgraded('/auth/me').replace(/Authorization.*\r\n/, '')
   const length = 65_536 - upgrade.length
   const large = `${upgrade}${hidden.replace(String(refused.length), String(length))}`.padEnd(65_536, 'x')
-  for (
-    const [what, status, ...packets] of [
-      ['a write after an upgrade', 200, upgrade + refused],
-      ['a write after a refused upgrade', 401, anonymous + refused],
-      ['a write after an upgrade of a public read', 200, upgraded(path) + refused],
-      ['a body after an upgrade that looks like a write', 200, upgrade + hidden, refused],
-      ['a write after an upgrade and a body of 64 KiB', 200, large + refused]
-    ] as const
-  ) {
+  const cases = [
+    ['a write after an upgrade', 200, upgrade + refused],
+    ['a write after a refused upgrade', 401, anonymous + refused],
+    ['a write after an upgrade of a public read', 200, upgraded(path) + refused],
+    ['a body after an upgrade that looks like a write', 200, upgrade + hidden, refused],
+    ['a write after an upgrade and a body of 64 KiB', 200, large + refused]
+  ] as const
+  for (const [what, status, ...packets] of cases) {
     const connection = open()
     for (const packet of packets) {
       connection.send(packet)

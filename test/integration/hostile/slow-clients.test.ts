@@ -29,15 +29,14 @@ t.test('requests sent byte by byte get the same responses', async (t) => {
   const chunked = requestOf('/auth/refresh', { ...json, 'Transfer-Encoding': 'chunked' }, 'POST')
   const document = '{"current_data":{"\u00e9\u{1f600}":1e400}}'
   const slow = connection(t, patient.url)
-  for (
-    const [status, bytes] of [
-      [200, Buffer.from(requestOf(`/landing_pages/${page.public_id}`))],
-      [404, Buffer.from(requestOf('/nothing'))],
-      [201, requestWith(document, 'POST', '/landing_pages', { ...auth, ...json })],
-      [400, requestWith('{"a":\u00e9}', 'POST', '/auth/sign_in', json)],
-      [401, Buffer.from(`${chunked}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)]
-    ] as const
-  ) {
+  const cases = [
+    [200, Buffer.from(requestOf(`/landing_pages/${page.public_id}`))],
+    [404, Buffer.from(requestOf('/nothing'))],
+    [201, requestWith(document, 'POST', '/landing_pages', { ...auth, ...json })],
+    [400, requestWith('{"a":\u00e9}', 'POST', '/auth/sign_in', json)],
+    [401, Buffer.from(`${chunked}1\r\n{\r\n1\r\n}\r\n0\r\n\r\n`)]
+  ] as const
+  for (const [status, bytes] of cases) {
     await drip(slow, bytes)
     t.equal((await slow.response()).status, status)
   }

@@ -72,26 +72,24 @@ t.test('no operation at LOG_LEVEL=trace prints a secret', async (t) => {
   t.equal((await post('/auth/refresh', { refresh_token: refresh })).status, 401, 'a replay')
   await post('/auth/refresh', { refresh_token: `${refresh}x` })
 
-  for (
-    const authorization of [
-      `Bearer ${access}x`,
-      `Bearer ${access.slice(0, -5)}`,
-      `Token ${access}`,
-      `Bearer ${access} ${access}`,
-      `Bearer ${refresh}`,
-      `Basic ${Buffer.from(`${owner.email}:${PASSWORD}`).toString('base64')}`,
-      access
-    ]
-  ) {
+  const authorizations = [
+    `Bearer ${access}x`,
+    `Bearer ${access.slice(0, -5)}`,
+    `Token ${access}`,
+    `Bearer ${access} ${access}`,
+    `Bearer ${refresh}`,
+    `Basic ${Buffer.from(`${owner.email}:${PASSWORD}`).toString('base64')}`,
+    access
+  ]
+  for (const authorization of authorizations) {
     t.equal((await call('GET', `${url}/auth/me`, { headers: { authorization } })).status, 401)
     keep(`a header ${Object.keys(secrets).length}`, authorization.replace(/^\w+ /, ''))
   }
-  for (
-    const path of [
-      ...'/auth/me?access_token= /landing_pages/ /manage/landing_pages/'.split(' '),
-      ...'/manage/landing_pages?cursor= /uploads/ /nothing/ /landing_pages/%zz'.split(' ')
-    ]
-  ) {
+  const paths = [
+    ...'/auth/me?access_token= /landing_pages/ /manage/landing_pages/'.split(' '),
+    ...'/manage/landing_pages?cursor= /uploads/ /nothing/ /landing_pages/%zz'.split(' ')
+  ]
+  for (const path of paths) {
     await call('GET', `${url}${path}${access}`)
     await owner.call('GET', `${url}${path}${access}`, {
       headers: { cookie: `token=${access}`, referer: `${url}/?token=${refresh}` }
@@ -117,12 +115,14 @@ t.test('no operation at LOG_LEVEL=trace prints a secret', async (t) => {
   const newKey = { name: 'a program', scopes: ['pages:read'], current_password: PASSWORD }
   const created = await owner.call('POST', `${url}/api_keys`, { json: newKey })
   const key = keep('an API key', (JSON.parse(created.text) as { key: string }).key)
-  for (
-    const [method, path] of [['GET', '/manage/landing_pages'], ['POST', '/assets'], ['GET', '/auth/me'], [
-      'GET',
-      `/api_keys/${key}`
-    ], ['GET', `/assets?key=${key}`]] as const
-  ) {
+  const requests = [
+    ['GET', '/manage/landing_pages'],
+    ['POST', '/assets'],
+    ['GET', '/auth/me'],
+    ['GET', `/api_keys/${key}`],
+    ['GET', `/assets?key=${key}`]
+  ] as const
+  for (const [method, path] of requests) {
     await call(method, url + path, { headers: { authorization: `Bearer ${key}` } })
   }
   await call('GET', `${url}/assets`, { headers: { authorization: `Bearer ${key}x` } })
@@ -180,17 +180,16 @@ t.test('no operation at LOG_LEVEL=trace prints a secret', async (t) => {
   t.equal(await service.end('SIGTERM'), 0)
 
   const printed = service.output()
-  for (
-    const line of [
-      '"route":"/auth/sign_in","path":"/auth/sign_in","status":401',
-      '"msg":"request refused"',
-      '"msg":"request failed"',
-      'violates check constraint',
-      '"msg":"request could not be served"',
-      '"msg":"Redis is unavailable',
-      '"status":503'
-    ]
-  ) {
+  const lines = [
+    '"route":"/auth/sign_in","path":"/auth/sign_in","status":401',
+    '"msg":"request refused"',
+    '"msg":"request failed"',
+    'violates check constraint',
+    '"msg":"request could not be served"',
+    '"msg":"Redis is unavailable',
+    '"status":503'
+  ]
+  for (const line of lines) {
     t.ok(printed.includes(line), `the output has ${line}`)
   }
   t.match(
