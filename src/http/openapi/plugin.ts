@@ -7,7 +7,6 @@ import type { FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema,
   onRequestAsyncHookHandler } from 'fastify'
 import fp from 'fastify-plugin'
 import { NotFoundError } from '../../errors.ts'
-import { SingleFlight } from '../../infra/system/single-flight.ts'
 import { VERSION } from '../../infra/system/version.ts'
 import { readBuiltFile, sendBuiltFile, type BuiltFile } from '../built-files.ts'
 import { JSON_CONTENT_TYPE } from '../common-headers.ts'
@@ -92,18 +91,16 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
     }
   })
 
-  const documents = new Map<string, BuiltFile>()
-  const creations = new SingleFlight<BuiltFile>()
+  const documents = new Map<string, Promise<BuiltFile>>()
   /** Sends the document. The server is relative to its URL, so that it also holds behind a proxy. */
   async function sendDocument (
     request: FastifyRequest,
     reply: FastifyReply,
     server: string
   ): Promise<FastifyReply> {
-    const document = documents.get(server) ??
-      await creations.run(server, async () => await createDocument(server))
+    const document = documents.get(server) ?? createDocument(server)
     documents.set(server, document)
-    return sendBuiltFile(request, reply, document)
+    return sendBuiltFile(request, reply, await document)
   }
 
   async function createDocument (server: string): Promise<BuiltFile> {
