@@ -74,39 +74,22 @@ const endBrowserSessionSchema = {
 const NEXT_COOKIE_SECONDS = 1
 
 /** The cookie in which a browser keeps the refresh token of its session. Scripts can't read it. */
-class SessionCookie {
-  readonly #name: string
-  readonly #attributes: string
-  readonly #maxAgeSeconds: number
-  readonly #pattern: RegExp
+function sessionCookie ({ config, publicPath }: FastifyInstance) {
+  const isSecure = config.BASE_URL?.startsWith('https://') === true
+  // A page without TLS can't set a cookie with this prefix, so nobody on the network can plant one.
+  const name = isSecure ? '__Secure-landfall_session' : 'landfall_session'
+  const pattern = new RegExp(`(?:^|;)[ \\t]*${name}=([^;]*)`, 'g')
+  const path = publicPath(BROWSER_SESSION_PATH)
+  const attributes = `Path=${path}; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
+  const send = (reply: FastifyReply, token: string, maxAgeSeconds: number) =>
+    reply.header('set-cookie', `${name}=${token}; Max-Age=${maxAgeSeconds}; ${attributes}`)
 
-  constructor ({ config, publicPath }: FastifyInstance) {
-    const isSecure = config.BASE_URL?.startsWith('https://') === true
-    // A page without TLS can't set a cookie with this prefix, so nobody on the network can plant one.
-    this.#name = isSecure ? '__Secure-landfall_session' : 'landfall_session'
-    this.#attributes = `Path=${publicPath(BROWSER_SESSION_PATH)}; HttpOnly; SameSite=Strict` +
-      (isSecure ? '; Secure' : '')
-    this.#maxAgeSeconds = config.REFRESH_TOKEN_TTL
-    this.#pattern = new RegExp(`(?:^|;)[ \\t]*${this.#name}=([^;]*)`, 'g')
-  }
-
-  /** Returns the values of the cookie. A page of a sibling domain may have planted a second one. */
-  valuesIn ({ headers: { cookie = '' } }: FastifyRequest): string[] {
-    return [...cookie.matchAll(this.#pattern)].map(([, value = '']) => value.trim())
-  }
-
-  /** Returns the refresh token of a request; undefined if the cookie is missing, malformed or ambiguous. */
-  tokenIn (request: FastifyRequest): string | undefined {
-    const [value = '', ...others] = this.valuesIn(request)
-    return others.length === 0 && TOKEN.test(value) ? value : undefined
-  }
-
-  set (reply: FastifyReply, token: string): void {
-    reply.header('set-cookie', `${this.#name}=${token}; Max-Age=${this.#maxAgeSeconds}; ${this.#attributes}`)
-  }
-
-  clear (reply: FastifyReply): void {
-    reply.header('set-cookie', `${this.#name}=; Max-Age=0; ${this.#attributes}`)
+  return {
+    /** Returns the values of the cookie. A page of a sibling domain may have planted a second one. */
+    valuesIn: ({ headers: { cookie = '' } }: FastifyRequest): string[] =>
+      [...cookie.matchAll(pattern)].map(([, value = '']) => value.trim()),
+    set: (reply: FastifyReply, token: string) => send(reply, token, config.REFRESH_TOKEN_TTL),
+    clear: (reply: FastifyReply) => send(reply, '', 0)
   }
 }
 
@@ -116,7 +99,7 @@ class SessionCookie {
  */
 export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { config, database } = app
-  const cookie = new SessionCookie(app)
+  const cookie = sessionCookie(app)
   tagRoutes(app, 'Accounts')
   describeCommonErrors(app)
   allowTypeWithoutBody(app, ['POST', 'DELETE'])
@@ -133,15 +116,16 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     reply: FastifyReply,
     use: (token: string) => Promise<T>
   ): Promise<T> {
-    const token = cookie.tokenIn(request)
+    const values = cookie.valuesIn(request)
+    const [token = ''] = values
     try {
-      if (token === undefined) throw new InvalidRefreshTokenError()
+      if (values.length !== 1 || !TOKEN.test(token)) throw new InvalidRefreshTokenError()
       return await use(token)
     } catch (error) {
-      if (!(error instanceof InvalidRefreshTokenError) || cookie.valuesIn(request).length !== 1) throw error
+      if (!(error instanceof InvalidRefreshTokenError) || values.length !== 1) throw error
       // When another tab, or this one before a reload, has just renewed the session, that response carries
       // the next cookie. The browser may receive it before this response, which must not delete it.
-      if (token !== undefined && await hasSuccessor(database, hashToken(token))) {
+      if (await hasSuccessor(database, hashToken(token))) {
         reply.header('retry-after', NEXT_COOKIE_SECONDS)
       } else cookie.clear(reply)
       throw error
