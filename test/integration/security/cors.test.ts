@@ -5,33 +5,16 @@ import { buildTestApp, createPage, NOBODY, sendAs, signUp } from '../../helpers/
 
 const ALLOWED = ['https://app.example.com', 'http://localhost:5173']
 const OTHERS = [
-  'https://evil.example',
-  'https://evil-app.example.com',
-  'https://evilapp.example.com',
-  'https://app.example.com.evil.com',
-  'https://example.com',
-  'https://sub.app.example.com',
-  'http://app.example.com',
-  'https://app.example.com:8443',
-  'https://app.example.com:443',
-  'https://app.example.com/',
-  'https://app.example.com@evil.com',
+  ...'https://evil.example https://evil-app.example.com https://evilapp.example.com'.split(' '),
+  ...'https://app.example.com.evil.com https://example.com https://sub.app.example.com'.split(' '),
+  ...'http://app.example.com https://app.example.com:8443 https://app.example.com:443'.split(' '),
+  ...'https://app.example.com/ https://app.example.com@evil.com https://app.examplexcom'.split(' '),
+  ...'https://app.example.com. https://APP.example.com HTTPS://app.example.com'.split(' '),
+  ...'http://localhost http://localhost:51730 http://127.0.0.1:5173 null file:// *'.split(' '),
+  ...'app.example.com https://\u0430pp.example.com chrome-extension://abcdef'.split(' '),
   'https://app.example.com https://evil.example',
   'https://app.example.com, https://evil.example',
-  'https://app.examplexcom',
-  'https://app.example.com.',
-  'https://APP.example.com',
-  'HTTPS://app.example.com',
-  'http://localhost',
-  'http://localhost:51730',
-  'http://127.0.0.1:5173',
-  'null',
-  'file://',
-  '*',
-  '',
-  'app.example.com',
-  'https://\u0430pp.example.com',
-  'chrome-extension://abcdef'
+  ''
 ]
 const PREFLIGHT = {
   'access-control-request-method': 'PATCH',

@@ -5,96 +5,68 @@ import { checkEmail, isEmailAddress, isPlainEmailAddress,
 /** Whether sign-up accepts an address as a client sends it. */
 const isAccepted = (given: string): boolean => isPlainEmailAddress(normalizeEmail(given))
 
-const REFUSED: Record<string, string> = {
-  'a full-width letter': 'ａ@example.com',
-  'a full-width letter in the domain': 'a@ｅxample.com',
-  'a full-width @': 'a＠example.com',
-  'a full-width full stop': 'a@example．com',
-  'an ideographic full stop': 'a@example。com',
-  'an ideographic full stop in the local part': 'a。b@example.com',
-  'a ligature': 'ﬁ@example.com',
-  'a ligature in the domain': 'a@ﬁ.com',
-  'an ordinal indicator in the domain': 'a@ª.com',
-  'a long s': 'ſ@example.com',
-  'a long s in the domain': 'a@ſ.com',
-  'a sharp s in the domain': 'a@straße.example',
-  'a capital sharp s in the domain': 'a@STRAẞE.example',
-  'a final sigma in the domain': 'a@βόλος.example',
-  'a squared word': 'a@㏕.com',
-  'a small letter that IDNA turns into a capital': 'a@ꭰ.com',
-  'a soft hyphen': 'a\u00adb@example.com',
-  'a soft hyphen in the domain': 'a@exam\u00adple.com',
-  'a zero-width joiner': 'a\u200db@example.com',
-  'a zero-width joiner in the domain': 'a@क्\u200dष.com',
-  'a combining grapheme joiner': 'a\u034fb@example.com',
-  'a variation selector': 'a\ufe0fb@example.com',
-  'a Hangul filler': 'a\u115fb@example.com',
-  'a mark that reverses the text': 'a\u202eb@example.com',
-  'an isolate of the text direction': 'a@\u2066example.com',
-  'an encoded word of a header': '=?utf-8?q?b=40example.org?=@example.com',
-  'a line break and a header': 'a@example.com\r\nBcc: b@example.org',
-  'a line break in the local part': 'a\r\nRCPT TO:<b@example.org>@example.com',
-  'a line separator': 'a\u2028b@example.com',
-  'a null': 'a\0b@example.com',
-  'a comment': 'a(comment)@example.com',
-  'a comment in the domain': 'a@(comment)example.com',
-  'a quoted local part': '"a"@example.com',
-  'a quoted local part with a line break': '"a\r\nb"@example.com',
-  'a name and an address': 'A <a@example.com>',
-  'an address in angle brackets': '<a@example.com>',
-  'the end of an address': 'a@example.com>',
-  'a source route': '@a:b@c.example',
-  'two @': 'a@b@example.com',
-  'two addresses with a comma': 'a@example.com,b@example.org',
-  'two addresses with a semicolon': 'a@example.com;b@example.org',
-  'a group': 'group:a@example.com;',
-  'a backslash': 'a\\b@example.com',
-  'an escaped @': 'a\\@b@example.com',
-  'an address literal': 'a@[127.0.0.1]',
-  'an IPv6 literal': 'a@[IPv6:::1]',
-  'an IPv4 address': 'a@127.0.0.1',
-  'a hexadecimal IPv4 address': 'a@0x7f.1',
-  'a port': 'a@example.com:25',
-  'a path': 'a@example.com/b',
-  'a percent escape in the domain': 'a@ex%61mple.com',
-  "an A-label that can't be decoded": 'a@xn--a.com',
-  'an A-label beside a U-label': 'a@münchen.xn--p1ai',
-  'a trailing dot': 'a@example.com.',
-  'no local part': '@example.com',
-  'no domain': 'a@',
-  'a space': 'a b@example.com',
-  'half a surrogate pair': 'a\ud800@example.com',
-  'a zero-width space': '\u200bz@example.com',
-  'a variation selector outside the BMP': '\u{20bb7}\u{e0100}@example.com',
-  'two dots': 'a@example..com',
-  'a leading dot': '.a@example.com',
-  'the address of a deleted account': 'deleted account 1'
+const REFUSED: Readonly<Record<string, readonly string[]>> = {
+  'letters and signs that NFKC replaces': [
+    ...['ａ@example.com', 'a@ｅxample.com', 'a＠example.com', 'a@example．com', 'ﬁ@example.com', 'a@ﬁ.com'],
+    ...['a@ª.com', 'ſ@example.com', 'a@ſ.com', 'a@㏕.com']
+  ],
+  'what IDNA ignores, or reads as a dot': [
+    ...['a@example。com', 'a。b@example.com', 'a\u00adb@example.com', 'a@exam\u00adple.com'],
+    ...['a\u200db@example.com', 'a@क्\u200dष.com', 'a\u034fb@example.com', 'a\ufe0fb@example.com'],
+    ...['\u{20bb7}\u{e0100}@example.com', '\u200bz@example.com', 'a\u115fb@example.com']
+  ],
+  'letters of which versions of IDNA make different domains': [
+    'a@straße.example',
+    'a@STRAẞE.example',
+    'a@βόλος.example',
+    'a@ꭰ.com'
+  ],
+  'marks that change the direction of the text': ['a\u202eb@example.com', 'a@\u2066example.com'],
+  'the syntax of headers and SMTP': [
+    ...['=?utf-8?q?b=40example.org?=@example.com', 'a@example.com\r\nBcc: b@example.org'],
+    ...['a\r\nRCPT TO:<b@example.org>@example.com', 'a\u2028b@example.com', 'a\0b@example.com'],
+    ...['a(comment)@example.com', 'a@(comment)example.com', '"a"@example.com', '"a\r\nb"@example.com'],
+    ...['A <a@example.com>', '<a@example.com>', 'a@example.com>', '@a:b@c.example', 'a@b@example.com'],
+    ...['a@example.com,b@example.org', 'a@example.com;b@example.org', 'group:a@example.com;'],
+    ...['a\\b@example.com', 'a\\@b@example.com']
+  ],
+  'domains that are none': [
+    ...['a@[127.0.0.1]', 'a@[IPv6:::1]', 'a@127.0.0.1', 'a@0x7f.1', 'a@example.com:25'],
+    ...['a@example.com/b', 'a@ex%61mple.com', 'a@xn--a.com', 'a@münchen.xn--p1ai', 'a@example.com.'],
+    ...['a@', 'a@example..com']
+  ],
+  'local parts that are none': [
+    '@example.com',
+    'a b@example.com',
+    'a\ud800@example.com',
+    '.a@example.com',
+    'deleted account 1'
+  ]
 }
 
-const ACCEPTED: Record<string, string> = {
-  'a plain address': 'a.b+tag@example.com',
-  'capitals, which are converted': 'A@EXAMPLE.COM',
-  'all the characters of an atom': "!#$%&'*+/=?^_`{|}~-@example.com",
-  'the percent hack, which is an ordinary local part': 'a%b@example.com',
-  'a bang path, which is an ordinary local part': 'a!b@example.com',
-  'letters with accents': 'amélie@münchen.example',
-  'decomposed letters, which are composed': 'ame\u0301lie@mu\u0308nchen.example',
-  'a Kelvin sign, which is converted to k': '\u212a@\u212a.example',
-  'a dotless i, which is a letter of its own': 'ı@ıstanbul.example',
-  'a sharp s in the local part': 'großmann@example.com',
-  'a domain in A-labels': 'a@xn--mnchen-3ya.example',
-  Cyrillic: 'иван@пример.рф',
-  Japanese: '田中@日本語.jp',
-  Hebrew: 'דוד@אבג.example',
-  'a character beyond the BMP': '\u{20bb7}\u7530@example.com'
+const ACCEPTED: Readonly<Record<string, readonly string[]>> = {
+  'ordinary characters of a local part': [
+    ...['a.b+tag@example.com', 'A@EXAMPLE.COM', "!#$%&'*+/=?^_`{|}~-@example.com", 'a%b@example.com'],
+    ...['a!b@example.com']
+  ],
+  'letters that are converted or composed': ['ame\u0301lie@mu\u0308nchen.example', '\u212a@\u212a.example'],
+  'letters of all scripts': [
+    ...['amélie@münchen.example', 'ı@ıstanbul.example', 'großmann@example.com', 'иван@пример.рф'],
+    ...['田中@日本語.jp', 'דוד@אבג.example', '\u{20bb7}\u7530@example.com']
+  ],
+  'a domain in A-labels': ['a@xn--mnchen-3ya.example']
 }
 
 t.test('sign-up refuses addresses that some program could read as another address', async (t) => {
-  for (const [name, given] of Object.entries(REFUSED)) t.notOk(isAccepted(given), name)
+  for (const [what, addresses] of Object.entries(REFUSED)) {
+    for (const [n, given] of addresses.entries()) t.notOk(isAccepted(given), `${what}: number ${n + 1}`)
+  }
 })
 
 t.test('sign-up accepts plain addresses of all scripts', async (t) => {
-  for (const [name, given] of Object.entries(ACCEPTED)) t.ok(isAccepted(given), name)
+  for (const [what, addresses] of Object.entries(ACCEPTED)) {
+    for (const [n, given] of addresses.entries()) t.ok(isAccepted(given), `${what}: number ${n + 1}`)
+  }
 })
 
 t.test('characters that look alike but are not mapped make different addresses', async (t) => {
