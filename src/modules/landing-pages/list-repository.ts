@@ -9,19 +9,18 @@ import type { Schedule } from './schedule-repository.ts'
 import { STEP_MS } from './read-count-repository.ts'
 
 /** A page without its document. */
-interface ListedPage
+export interface ListedPage
   extends
     Pick<LandingPage, 'id' | 'publicId' | 'key' | 'version' | 'published' | 'createdAt' | 'updatedAt'>,
-    Schedule
+    Schedule,
+    WalkedRow
 {
   readonly label: string | null
   /** The first characters of the document, in which the label is. Null if the label is known. */
   readonly start: string | null
   readonly byteSize: number
   readonly hasDraft: boolean
-}
-
-interface Row extends ListedPage, WalkedRow {
+  /** What the list is sorted by, if it is a time. In the trash, when the page was deleted. */
   readonly sortedAt: Date | null
   readonly searchText: string | null
 }
@@ -98,7 +97,7 @@ const MATCHES = listSql(
 )
 
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
-const LIST = statement<Row>(`
+const LIST = statement<ListedPage>(`
   SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
     pages.key, CASE WHEN ${HAS_LABEL} THEN label END AS label,
     CASE WHEN ${HAS_LABEL} THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
@@ -118,7 +117,7 @@ async function list (
   page: PageListPage,
   startLength: number,
   isTrash = false
-): Promise<{ rows: Row[], next: string | undefined }> {
+): Promise<{ rows: ListedPage[], next: string | undefined }> {
   const { sort, q, limit, after: { id } } = page
   const rows = await database.run(LIST, {
     userId,
@@ -133,7 +132,7 @@ async function list (
   return splitRows(rows, limit, (row) => cursorOfRow(page, row))
 }
 
-const cursorOfRow = ({ sort }: PageListPage, { id, sortedAt, searchText }: Row): string =>
+const cursorOfRow = ({ sort }: PageListPage, { id, sortedAt, searchText }: ListedPage): string =>
   cursorAfter(
     sort,
     id,
@@ -156,7 +155,7 @@ export async function listPages (
   })
   return {
     pages: pages.sort((one, other) => ids.indexOf(one.id) - ids.indexOf(other.id)),
-    next: shown.length < rows.length ? cursorOfRow(page, shown.at(-1) as Row) : next
+    next: shown.length < rows.length ? cursorOfRow(page, shown.at(-1) as ListedPage) : next
   }
 }
 
@@ -187,17 +186,10 @@ export async function listSummaries (
   return { pages, next }
 }
 
-/** A page in the trash. */
-export interface DeletedPage extends Omit<PageSummary, 'reads'> {
-  readonly deletedAt: Date
-}
-
 /** Lists the pages of an owner that are in the trash, the last deleted one first. */
-export async function listTrash (
+export const listTrash = async (
   database: Database,
   userId: number,
   page: SortedPage<'updated'>
-): Promise<{ pages: DeletedPage[], next: string | undefined }> {
-  const { rows, next } = await list(database, userId, page, START_LENGTH, true)
-  return { pages: rows.map((row) => ({ ...row, deletedAt: row.sortedAt as Date })), next }
-}
+): Promise<{ rows: ListedPage[], next: string | undefined }> =>
+  await list(database, userId, page, START_LENGTH, true)

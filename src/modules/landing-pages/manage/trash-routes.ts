@@ -9,7 +9,7 @@ import { recordValidators } from '../etag.ts'
 import type { ReadVersion } from '../landing-page-repository.ts'
 import { indexPage } from '../references/reference-repository.ts'
 import { LandingPage, TrashQuery } from '../schemas.ts'
-import { listTrash, type DeletedPage } from '../list-repository.ts'
+import { listTrash, type ListedPage } from '../list-repository.ts'
 import { sendRecord } from './record.ts'
 import { PageLabel, shownLabel } from './summary-routes.ts'
 import { changeStateAndPublish, removeAndPublish, writeOwnPage } from './write-checks.ts'
@@ -66,9 +66,9 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(url, { schema: listTrashSchema }, async (request, reply) => {
     const page = sortedPageOf(request.query, 'updated')
-    const { pages, next } = await listTrash(database, request.caller.userId, page)
+    const { rows, next } = await listTrash(database, request.caller.userId, page)
     addNextLink(reply, url, page, next)
-    return pages.map((deleted) => deletedRecord(deleted, config.TRASH_DAYS))
+    return rows.map((deleted) => deletedRecord(deleted, config.TRASH_DAYS))
   })
 
   /** Changes the deleted page that a request names. */
@@ -92,8 +92,8 @@ export const trashRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 }
 
-const deletedRecord = (page: DeletedPage, days: number) => ({
-  ...recordOf(page),
-  label: shownLabel(page),
-  purged_at: new Date(page.deletedAt.getTime() + days * DAY_MS).toISOString()
-})
+function deletedRecord (page: ListedPage, days: number) {
+  const deletedAt = page.sortedAt as Date
+  const purgedAt = new Date(deletedAt.getTime() + days * DAY_MS)
+  return { ...recordOf({ ...page, deletedAt, purgedAt }), label: shownLabel(page) }
+}
