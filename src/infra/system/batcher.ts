@@ -10,7 +10,7 @@ interface BatcherOptions<Key, Value> {
   /** Batches that may be under way at the same time. */
   readonly maxRunning: number
   /** After this wait a batch starts although `maxRunning` others haven't ended, in ms. Default: never. */
-  readonly maxWaitMs?: number
+  readonly maxWaitMs?: number | undefined
 }
 
 interface Batch<Key, Value> {

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
-import { BatchedReads } from '../../../src/modules/landing-pages/public/batched-reads.ts'
+import { batchReads } from '../../../src/modules/landing-pages/public/batched-reads.ts'
 import type { DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
 import { DocumentCache } from '../../../src/modules/landing-pages/public/document-cache.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
@@ -108,7 +108,7 @@ t.test('a batch answers no read that came after a later write', async (t) => {
   /** A statement sees the documents of the moment in which it begins, and answers when the test says so. */
   const table = new Map([['a', 1], ['b', 1]].map(([id, version]) => [id as string, version as number]))
   const statements: { readonly ids: readonly string[], readonly response: () => void }[] = []
-  const stored = new BatchedReads<DocumentVersion | undefined>({
+  const stored = batchReads<DocumentVersion | undefined>({
     readMany: async (ids) => {
       const seen = ids.map((publicId) => versionOf(publicId, table.get(publicId) as number))
       await new Promise<void>((resolve) => statements.push({ ids: [...ids], response: resolve }))

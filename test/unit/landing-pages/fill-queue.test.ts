@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { DocumentVersion } from '../../../src/modules/landing-pages/public/cached-document.ts'
-import { FillQueue } from '../../../src/modules/landing-pages/public/fill-queue.ts'
+import { createFillQueue } from '../../../src/modules/landing-pages/public/fill-queue.ts'
 import { until } from '../../helpers/until.ts'
 import { Body } from '../../../src/modules/landing-pages/public/prepared-head.ts'
 
@@ -15,7 +15,7 @@ const documentOf = (bytes: number): DocumentVersion => ({
 /** Returns a queue whose batches are stored when the test says so. */
 function slowQueue () {
   const batches: { readonly size: number, readonly store: () => void }[] = []
-  const queue = new FillQueue(async (documents) => {
+  const queue = createFillQueue(async (documents) => {
     await new Promise<void>((resolve) => batches.push({ size: documents.length, store: resolve }))
     return documents
   })
@@ -43,7 +43,7 @@ t.test('while Redis is slow, at most 1 MiB waits, and further documents are drop
 })
 
 t.test('documents that nobody finds in Redis are stored rarely, until copies are found', async (t) => {
-  const queue = new FillQueue(async (documents) => documents)
+  const queue = createFillQueue(async (documents) => documents)
   const fill = async (count: number) => {
     const before = queue.counts.stored
     for (let n = 0; n < count; n++) await queue.fill(documentOf(10))
@@ -57,7 +57,7 @@ t.test('documents that nobody finds in Redis are stored rarely, until copies are
 })
 
 t.test('a failure of Redis is counted and reaches nobody', async (t) => {
-  const queue = new FillQueue(async () => {
+  const queue = createFillQueue(async () => {
     throw new Error('away')
   })
   await queue.fill(documentOf(10))

@@ -9,67 +9,56 @@ const MAX_BATCH = 64
 /** Commands or statements with several documents that may be under way at the same time. */
 const MAX_RUNNING = 2
 
-export interface BatchedReadsOptions<Value> {
+interface BatchedReadsOptions<Value> {
   /** Reads documents from a store, in the order of the ids. Larger ones than `maxBytes` are `LARGE`. */
   readonly readMany: (ids: readonly string[], maxBytes: number) => Promise<readonly (Value | typeof LARGE)[]>
   /** The largest document that is read at all, in bytes. A larger one counts as `missing`. */
   readonly maxBytes: number
   readonly missing: Value
   /** After this wait a batch no longer waits for the end of others, in ms. Default: it always waits. */
-  readonly maxWaitMs?: number
+  readonly maxWaitMs?: number | undefined
   /** Whether an error may be caused by one document of a batch, so that each is read again by itself. */
   readonly isFaultOfOne?: (error: unknown) => boolean
+}
+
+export interface BatchedReads<Value> {
+  /** The number of commands or statements so far. */
+  readonly batches: number
+  /** @throws the error of the store */
+  read(publicId: string): Promise<Value>
 }
 
 /**
  * Reads documents of a store in batches. Large documents are read one by one beside the batches, so that they
  * delay neither the small ones nor, in Redis, the commands of all other processes.
  */
-export class BatchedReads<Value> {
-  readonly #options: BatchedReadsOptions<Value>
-  readonly #together: Batcher<string, Value>
-  readonly #alone: Batcher<string, Value>
-
-  constructor (options: BatchedReadsOptions<Value>) {
-    this.#options = options
-    const { maxWaitMs = Infinity } = options
-    this.#together = new Batcher({
-      run: async (ids) => await this.#readTogether(ids),
-      maxKeys: MAX_BATCH,
-      maxRunning: MAX_RUNNING,
-      maxWaitMs
-    })
-    this.#alone = new Batcher({
-      run: async (ids) => await this.#readAlone(ids),
-      maxKeys: 1,
-      maxRunning: 1,
-      maxWaitMs
-    })
-  }
-
-  /** The number of commands or statements so far. */
-  get batches (): number {
-    return this.#together.started + this.#alone.started
-  }
-
-  /** @throws the error of the store */
-  read (publicId: string): Promise<Value> {
-    return this.#together.load(publicId)
-  }
-
-  async #readTogether (ids: readonly string[]): Promise<(Value | Promise<Value>)[]> {
-    const { readMany, maxBytes, isFaultOfOne } = this.#options
-    try {
-      const values = await readMany(ids, Math.min(MAX_SMALL_BYTES, maxBytes))
-      return values.map((value, index) => value === LARGE ? this.#alone.load(ids[index] as string) : value)
-    } catch (error) {
-      if (isFaultOfOne?.(error) !== true) throw error
-      return ids.map((publicId) => this.#alone.load(publicId))
-    }
-  }
-
-  async #readAlone (ids: readonly string[]): Promise<Value[]> {
-    const { readMany, maxBytes, missing } = this.#options
-    return (await readMany(ids, maxBytes)).map((value) => value === LARGE ? missing : value)
+export function batchReads<Value> (
+  { readMany, maxBytes, missing, maxWaitMs, isFaultOfOne = () => false }: BatchedReadsOptions<Value>
+): BatchedReads<Value> {
+  const alone = new Batcher<string, Value>({
+    run: async (ids) => (await readMany(ids, maxBytes)).map((value) => value === LARGE ? missing : value),
+    maxKeys: 1,
+    maxRunning: 1,
+    maxWaitMs
+  })
+  const together = new Batcher<string, Value>({
+    async run (ids) {
+      try {
+        const values = await readMany(ids, Math.min(MAX_SMALL_BYTES, maxBytes))
+        return values.map((value, index) => value === LARGE ? alone.load(ids[index] as string) : value)
+      } catch (error) {
+        if (!isFaultOfOne(error)) throw error
+        return ids.map((publicId) => alone.load(publicId))
+      }
+    },
+    maxKeys: MAX_BATCH,
+    maxRunning: MAX_RUNNING,
+    maxWaitMs
+  })
+  return {
+    get batches () {
+      return together.started + alone.started
+    },
+    read: (publicId) => together.load(publicId)
   }
 }

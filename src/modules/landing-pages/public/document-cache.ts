@@ -4,7 +4,7 @@ import { SingleFlight, type Flight } from '../../../infra/system/single-flight.t
 import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import { CachedDocument, type CompressionCounts, type DocumentVersion, type Origin,
   type PublicVersion } from './cached-document.ts'
-import { Publisher } from './publisher.ts'
+import { createPublisher, type Publisher } from './publisher.ts'
 import { DELETED, LIFETIME_MS, type SharedDocuments } from './shared-documents.ts'
 
 /** How long a document is served without a reload while this process can miss writes of other processes. */
@@ -74,7 +74,7 @@ export class DocumentCache {
     }
     const { shared } = options
     if (shared === undefined) return
-    this.publisher = new Publisher(shared, (publicId, version) => this.#learn(publicId, version))
+    this.publisher = createPublisher(shared, (publicId, version) => this.#learn(publicId, version))
     shared.onNotice(({ publicId, version }) => this.#learn(publicId, version))
   }
 

@@ -15,50 +15,45 @@ const SAMPLE = 16
 /** Documents by what became of them. Dropped: too many waited. Skipped: copies are hardly ever found. */
 export type FillCounts = Record<'stored' | 'dropped' | 'skipped' | 'failed', number>
 
-/** Stores documents in Redis that were read from PostgreSQL, in batches, while their readers are answered. */
-export class FillQueue {
-  readonly counts: FillCounts = { stored: 0, dropped: 0, skipped: 0, failed: 0 }
-  readonly #batcher: Batcher<DocumentVersion, unknown>
-  #waitingBytes = 0
-  #credit = MAX_CREDIT
-  #withoutCredit = 0
-
-  /** @param store stores several documents; the result has an element for each */
-  constructor (store: (documents: readonly DocumentVersion[]) => Promise<readonly unknown[]>) {
-    this.#batcher = new Batcher({
-      run: async (documents) => {
-        for (const { body } of documents) this.#waitingBytes -= body.bytes.length
-        return await store(documents)
-      },
-      maxKeys: MAX_BATCH,
-      maxRunning: 1
-    })
-  }
-
-  /** Records that a copy was found. */
-  hit (): void {
-    if (this.#credit < MAX_CREDIT) this.#credit = Math.min(MAX_CREDIT, this.#credit + FILLS_PER_HIT)
-  }
-
-  /** Resolves when the document was stored, or not. Never rejects. */
-  fill (document: DocumentVersion): Promise<void> {
-    const { length } = document.body.bytes
-    if (this.#waitingBytes > 0 && this.#waitingBytes + length > MAX_WAITING_BYTES) {
-      this.counts.dropped++
-      return DONE
+/**
+ * Returns a queue that stores documents in Redis that were read from PostgreSQL, in batches, while their
+ * readers are answered.
+ *
+ * @param store stores several documents; the result has an element for each
+ */
+export function createFillQueue (
+  store: (documents: readonly DocumentVersion[]) => Promise<readonly unknown[]>
+) {
+  const counts: FillCounts = { stored: 0, dropped: 0, skipped: 0, failed: 0 }
+  let waitingBytes = 0
+  let credit = MAX_CREDIT
+  let withoutCredit = 0
+  const batcher = new Batcher<DocumentVersion, unknown>({
+    run: async (documents) => {
+      for (const { body } of documents) waitingBytes -= body.bytes.length
+      return await store(documents)
+    },
+    maxKeys: MAX_BATCH,
+    maxRunning: 1
+  })
+  return {
+    counts,
+    /** Records that a copy was found. */
+    hit (): void {
+      credit = Math.min(MAX_CREDIT, credit + FILLS_PER_HIT)
+    },
+    /** Resolves when the document was stored, or not. Never rejects. */
+    async fill (document: DocumentVersion): Promise<void> {
+      const { length } = document.body.bytes
+      const isFull = waitingBytes > 0 && waitingBytes + length > MAX_WAITING_BYTES
+      if (isFull) counts.dropped++
+      else if (credit === 0 && ++withoutCredit % SAMPLE !== 0) counts.skipped++
+      else {
+        if (credit > 0) credit--
+        waitingBytes += length
+        // If Redis is unreachable, a copy is not needed.
+        await batcher.load(document).then(() => counts.stored++, () => counts.failed++)
+      }
     }
-    if (this.#credit > 0) this.#credit--
-    else if (++this.#withoutCredit % SAMPLE !== 0) {
-      this.counts.skipped++
-      return DONE
-    }
-    this.#waitingBytes += length
-    return this.#batcher.load(document).then(() => {
-      this.counts.stored++
-    }, () => {
-      this.counts.failed++ // Redis is unreachable, and a copy is not needed
-    })
   }
 }
-
-const DONE = Promise.resolve()

@@ -4,7 +4,7 @@ import { isDatabaseUnavailable } from '../../../infra/postgres/unavailable.ts'
 import type { Database } from '../../../infra/postgres/database.ts'
 import { findPublicPages, type FoundPage, type PublicPage } from '../landing-page-repository.ts'
 import { publicVersion, type PublicVersion } from './cached-document.ts'
-import { BatchedReads, LARGE } from './batched-reads.ts'
+import { batchReads, LARGE, type BatchedReads } from './batched-reads.ts'
 import { DocumentCache } from './document-cache.ts'
 import { headerLines } from './prepared-head.ts'
 import { documentMetrics } from './read-metrics.ts'
@@ -53,7 +53,7 @@ const ANY_SIZE = 2 ** 31 - 1
 
 /** Returns the documents in PostgreSQL. */
 function storedDocuments (database: Database): BatchedReads<PublicVersion | undefined> {
-  return new BatchedReads<PublicVersion | undefined>({
+  return batchReads<PublicVersion | undefined>({
     async readMany (ids, maxBytes) {
       const pages = await findPublicPages(database, ids, maxBytes)
       const documents = new Map<string, PublicVersion | typeof LARGE>()

@@ -12,21 +12,22 @@ const ANNOUNCE_BATCH = 50
 /** Interval between attempts to announce a version while Redis is unreachable. */
 const RETRY_INTERVAL_MS = 250
 
-/** Publishes writes through Redis to all replicas, and remembers those it could not publish. */
-export class Publisher {
-  readonly #shared: SharedDocuments
-  readonly #onNewer: (publicId: string, version: number) => void
-  readonly #unpublished = new Map<string, number>()
+export type Publisher = ReturnType<typeof createPublisher>
 
-  /** @param onNewer is called when Redis already knows a newer version than the published one */
-  constructor (shared: SharedDocuments, onNewer: (publicId: string, version: number) => void) {
-    this.#shared = shared
-    this.#onNewer = onNewer
-  }
+/**
+ * Returns what publishes writes through Redis to all replicas, and remembers those it could not publish.
+ *
+ * @param onNewer is called when Redis already knows a newer version than the published one
+ */
+export function createPublisher (
+  shared: SharedDocuments,
+  onNewer: (publicId: string, version: number) => void
+) {
+  const unpublished = new Map<string, number>()
 
-  /** Whether Redis may hold an older version than this process has written. */
-  isBehind (publicId: string): boolean {
-    return this.#unpublished.has(publicId)
+  function remember (publicId: string, version: number): void {
+    if ((unpublished.get(publicId) ?? 0) < version) unpublished.set(publicId, version)
+    if (unpublished.size > MAX_UNPUBLISHED) unpublished.delete(unpublished.keys().next().value as string)
   }
 
   /**
@@ -34,45 +35,42 @@ export class Publisher {
    *
    * @returns whether Redis was told
    */
-  async publish (published: PublicVersion): Promise<boolean> {
+  async function publish (published: PublicVersion): Promise<boolean> {
     const { publicId, version } = published
-    this.#remember(publicId, version)
+    remember(publicId, version)
     try {
-      const newest = await this.#shared.publish(published)
-      if (this.#unpublished.get(publicId) === version) this.#unpublished.delete(publicId)
-      if (newest > version) this.#onNewer(publicId, newest)
+      const newest = await shared.publish(published)
+      if (unpublished.get(publicId) === version) unpublished.delete(publicId)
+      if (newest > version) onNewer(publicId, newest)
       return true
     } catch {
       return false // Redis is unreachable. The version stays remembered.
     }
   }
 
-  /**
-   * Announces a version again and again, until Redis is told of it.
-   *
-   * @throws {Error} when `signal` is aborted first
-   */
-  async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
-    while (!await this.publish({ publicId, version })) await sleep(RETRY_INTERVAL_MS, undefined, { signal })
-  }
-
-  /**
-   * Announces the versions that could not be published. It sends only their numbers, because another replica
-   * may have written newer documents since.
-   */
-  async publishOutstanding (): Promise<void> {
-    const outstanding = [...this.#unpublished]
-    while (outstanding.length > 0) {
-      await Promise.all(outstanding.splice(0, ANNOUNCE_BATCH).map(async ([publicId, version]) =>
-        await this.publish({ publicId, version })
-      ))
-    }
-  }
-
-  #remember (publicId: string, version: number): void {
-    if ((this.#unpublished.get(publicId) ?? 0) < version) this.#unpublished.set(publicId, version)
-    if (this.#unpublished.size > MAX_UNPUBLISHED) {
-      this.#unpublished.delete(this.#unpublished.keys().next().value as string)
+  return {
+    publish,
+    /** Whether Redis may hold an older version than this process has written. */
+    isBehind: (publicId: string): boolean => unpublished.has(publicId),
+    /**
+     * Announces a version again and again, until Redis is told of it.
+     *
+     * @throws {Error} when `signal` is aborted first
+     */
+    async announce (publicId: string, version: number, signal: AbortSignal): Promise<void> {
+      while (!await publish({ publicId, version })) await sleep(RETRY_INTERVAL_MS, undefined, { signal })
+    },
+    /**
+     * Announces the versions that could not be published. It sends only their numbers, because another
+     * replica may have written newer documents since.
+     */
+    async publishOutstanding (): Promise<void> {
+      const outstanding = [...unpublished]
+      while (outstanding.length > 0) {
+        await Promise.all(outstanding.splice(0, ANNOUNCE_BATCH).map(async ([publicId, version]) =>
+          await publish({ publicId, version })
+        ))
+      }
     }
   }
 }

@@ -44,7 +44,7 @@ export class ReadHandler {
   readonly #tally: ReadTally
   readonly #loadSeconds: Histogram<'source'>
   readonly #heads: PreparedHeads
-  readonly #headers: ReadHeaders
+  readonly #headers: ReturnType<typeof readHeaders>
 
   constructor (app: FastifyInstance, limit: ReadLimit, tally: ReadTally) {
     this.#app = app
@@ -53,7 +53,7 @@ export class ReadHandler {
     this.#tally = tally
     this.#loadSeconds = publicReadMetrics(app.metrics, limit.tiers)
     this.#heads = new PreparedHeads(app.server.keepAliveTimeout)
-    this.#headers = new ReadHeaders(app.config)
+    this.#headers = readHeaders(app.config)
   }
 
   handle (request: FastifyRequest, reply: FastifyReply): unknown {
@@ -245,42 +245,34 @@ const ownLines = (request: FastifyRequest, tier: Tier, count: Count, now: number
 
 type Headers = readonly (readonly [name: string, value: string])[]
 
-/** The header lines that are the same for every public read, formatted once. */
-class ReadHeaders {
-  readonly cors: Headers = Object.entries(DOCUMENT_CORS_HEADERS)
-  /** For a document from memory. */
-  readonly hit: string
-  /** For a document from Redis or PostgreSQL. */
-  readonly loaded: string
-  /** For a 404 or 429. */
-  readonly refusal: string
-  readonly #document: Headers
-
-  constructor (config: Config) {
-    const safety: Headers = [
-      ['x-content-type-options', DATA_HEADERS['x-content-type-options']],
-      ...transportSecurity(config)
-    ]
-    this.#document = [
-      ...this.cors,
-      ['cache-control', config.PUBLIC_CACHE_CONTROL],
-      ['vary', 'Accept-Encoding'],
-      ['cross-origin-resource-policy', 'cross-origin'],
-      ...safety
-    ]
-    this.hit = headerLines(...this.#document, ['cache-status', 'landfall; hit'])
-    this.loaded = headerLines(...this.#document, ['cache-status', 'landfall; fwd=miss'])
-    this.refusal = headerLines(...this.cors, ...safety, ['cache-control', 'no-store'], [
+/** Returns the header lines that are the same for every public read, formatted once. */
+function readHeaders (config: Config) {
+  const cors: Headers = Object.entries(DOCUMENT_CORS_HEADERS)
+  const safety: Headers = [
+    ['x-content-type-options', DATA_HEADERS['x-content-type-options']],
+    ...transportSecurity(config)
+  ]
+  const document: Headers = [
+    ...cors,
+    ['cache-control', config.PUBLIC_CACHE_CONTROL],
+    ['vary', 'Accept-Encoding'],
+    ['cross-origin-resource-policy', 'cross-origin'],
+    ...safety
+  ]
+  const status = (cacheStatus: string): [string, string] => ['cache-status', `landfall; ${cacheStatus}`]
+  return {
+    cors,
+    /** For a document from memory. */
+    hit: headerLines(...document, status('hit')),
+    /** For a document from Redis or PostgreSQL. */
+    loaded: headerLines(...document, status('fwd=miss')),
+    /** For an expired document from memory that was last known to be current `ageMs` milliseconds ago. */
+    stale: (ageMs: number): string =>
+      headerLines(...document, ['age', String(Math.floor(ageMs / 1000))], status('hit; detail=stale')),
+    /** For a 404, 412 or 429. */
+    refusal: headerLines(...cors, ...safety, ['cache-control', 'no-store'], [
       'content-type',
       JSON_CONTENT_TYPE
-    ])
-  }
-
-  /** For an expired document from memory that was last known to be current `ageMs` milliseconds ago. */
-  stale (ageMs: number): string {
-    return headerLines(...this.#document, ['age', String(Math.floor(ageMs / 1000))], [
-      'cache-status',
-      'landfall; hit; detail=stale'
     ])
   }
 }

@@ -1,11 +1,11 @@
 import { clock } from '../../../infra/system/clock.ts'
 import type { RedisCommands } from '../../../infra/redis/connections.ts'
 import type { RedisClient } from '../../../infra/redis/redis-client.ts'
-import { BatchedReads, LARGE } from './batched-reads.ts'
+import { batchReads, LARGE, type BatchedReads } from './batched-reads.ts'
 import type { DocumentVersion, PublicVersion } from './cached-document.ts'
 import { Body } from './prepared-head.ts'
 import type { StoredDocument } from './document-scripts.ts'
-import { FillQueue, type FillCounts } from './fill-queue.ts'
+import { createFillQueue, type FillCounts } from './fill-queue.ts'
 
 /** Lifetime of a copy in Redis. If a crash loses a publication, readers see the old version for this long. */
 export const LIFETIME_MS = 60_000
@@ -36,18 +36,18 @@ export class SharedDocuments {
   readonly #redis: RedisClient
   readonly #channel: string
   readonly #reads: BatchedReads<SharedCopy | undefined>
-  readonly #fills: FillQueue
+  readonly #fills: ReturnType<typeof createFillQueue>
 
   constructor (redis: RedisClient, channel: string) {
     this.#redis = redis
     this.#channel = channel
-    this.#reads = new BatchedReads<SharedCopy | undefined>({
+    this.#reads = batchReads<SharedCopy | undefined>({
       readMany: async (ids, maxBytes) =>
         await this.#readMany(ids, maxBytes).catch(() => Array<undefined>(ids.length).fill(undefined)),
       maxBytes: MAX_SHARED_BYTES,
       missing: undefined
     })
-    this.#fills = new FillQueue(async (documents) => {
+    this.#fills = createFillQueue(async (documents) => {
       const entries = documents.map((document) => ({ published: document, message: '' }))
       return await this.#inGroups(
         entries,
