@@ -6,7 +6,7 @@ import type { Validators } from '../../http/conditional-requests.ts'
 // http/content-encoding.ts handles those of other encodings.
 
 /** What the tags of a page are made of. */
-interface PageState {
+export interface PageState {
   readonly contentHash: string
   readonly version: bigint
   readonly updatedAt: Date

@@ -1,6 +1,7 @@
 import type { LandingPage as PageRow, PrismaClient } from '../../infra/postgres/generated/prisma/client.ts'
 import { statement, type StatementRunner } from '../../infra/postgres/statement.ts'
 import type { Caller } from '../accounts/index.ts'
+import type { PageState } from './etag.ts'
 
 // Pages, and what finds them. write-repository.ts writes them, trash-repository.ts removes them.
 
@@ -61,16 +62,23 @@ const FIND_PUBLIC = statement<FoundPage>(`
   FROM landing_pages WHERE public_id = ANY (:publicIds::text[])
     AND NOT EXISTS (SELECT FROM account_deletions deletion WHERE deletion.user_id = landing_pages.user_id)`)
 
-/** @param isDeleted whether the page has to be in the trash */
 export const findPage = async (
   database: PrismaClient,
   userId: number,
-  id: string,
-  isDeleted = false
+  id: string
 ): Promise<LandingPage | null> =>
+  await database.landingPage.findFirst({ where: { id, userId, deletedAt: null }, omit: { usedAssets: true } })
+
+/** Finds what the tags of a page are made of. @param isDeleted whether the page has to be in the trash */
+export const findPageState = async (
+  database: PrismaClient,
+  userId: number,
+  id: string,
+  isDeleted: boolean
+): Promise<PageState | null> =>
   await database.landingPage.findFirst({
     where: { id, userId, deletedAt: isDeleted ? { not: null } : null },
-    omit: { usedAssets: true }
+    select: { contentHash: true, version: true, updatedAt: true, keyChangedAt: true }
   })
 
 /** Finds the page with a key, also in the trash. */

@@ -6,8 +6,8 @@ import { clock } from '../../../infra/system/clock.ts'
 import { confirmCaller } from '../../accounts/index.ts'
 import { MAX_DEPTH } from '../document.ts'
 import { findDraft, type Draft } from '../draft-repository.ts'
-import { recordValidators } from '../etag.ts'
-import { findPage, type LandingPage, type ReadVersion } from '../landing-page-repository.ts'
+import { recordValidators, type PageState } from '../etag.ts'
+import { findPage, findPageState, type LandingPage, type ReadVersion } from '../landing-page-repository.ts'
 import { removePage, type RemovedPage } from '../trash-repository.ts'
 import { changeState, replacePage, type Replacement, type StateChange,
   type WrittenPage } from '../write-repository.ts'
@@ -28,15 +28,10 @@ export const ownPage = (request: FastifyRequest): OwnPage => ({
   id: (request.params as { id: string }).id
 })
 
-/**
- * Returns the page that a request names.
- *
- * @param isDeleted whether it has to be in the trash
- * @throws {NotFoundError} 404
- */
-export async function findOwnPage (request: FastifyRequest, isDeleted = false): Promise<LandingPage> {
+/** Returns the page that a request names. @throws {NotFoundError} 404 */
+export async function findOwnPage (request: FastifyRequest): Promise<LandingPage> {
   const { userId, id } = ownPage(request)
-  const page = await findPage(request.server.database, userId, id, isDeleted)
+  const page = await findPage(request.server.database, userId, id)
   if (page === null) throw new NotFoundError()
   return page
 }
@@ -132,7 +127,7 @@ export type PatchAttempt<Written> = (
  */
 export async function writeOwnPage<Written> (
   request: FastifyRequest,
-  validatorsOf: (page: LandingPage) => Validators,
+  validatorsOf: (page: PageState) => Validators,
   write: (read: ReadVersion) => Promise<Written | null>,
   isDeleted = false
 ): Promise<Written> {
@@ -141,8 +136,10 @@ export async function writeOwnPage<Written> (
     if (written === null) throw new NotFoundError()
     return written
   }
+  const { userId, id } = ownPage(request)
   return await untilWritten(request, async () => {
-    const page = await findOwnPage(request, isDeleted)
+    const page = await findPageState(request.server.database, userId, id, isDeleted)
+    if (page === null) throw new NotFoundError()
     checkPreconditions(request, validatorsOf(page))
     return await write(page)
   })
@@ -152,7 +149,7 @@ export async function writeOwnPage<Written> (
 export const replaceDocument = async (
   request: FastifyRequest,
   document: string,
-  validatorsOf: (page: LandingPage) => Validators,
+  validatorsOf: (page: PageState) => Validators,
   fields?: Replacement
 ): Promise<LandingPage> =>
   await writeOwnPage(
