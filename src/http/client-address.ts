@@ -85,8 +85,7 @@ export function countedAddress (full: string): string {
   if (prefix.includes('')) return normalizeIP(full)
   const groups = prefix.map((group) => Number.parseInt(group, 16))
   while (groups.at(-1) === 0) groups.pop()
-  return groups.length === 0 ? normalizeIP(full)
-    : `${groups.map((group) => group.toString(16)).join(':')}::`
+  return groups.length === 0 ? normalizeIP(full) : `${groups.map((group) => group.toString(16)).join(':')}::`
 }
 
 /** An address without the port and brackets that some proxies add; undefined if it isn't an address. */

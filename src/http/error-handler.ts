@@ -95,8 +95,7 @@ function sendError (error: FastifyError, request: FastifyRequest, reply: Fastify
   }
   reply.header('cache-control', 'no-store')
   // The route may have set headers of a success before it failed.
-  return reply
-    .code(response.status)
+  return reply.code(response.status)
     .removeHeader('content-encoding').removeHeader('content-length').removeHeader('etag').removeHeader('link')
     .removeHeader('location')
     .headers(response.headers ?? {})

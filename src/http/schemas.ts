@@ -6,10 +6,7 @@ import type { FastifyInstance, FastifySchema, FastifySerializerCompiler } from '
 // OpenAPI document (`openapi/finish.ts`).
 
 export const Errors = Type.Object({
-  errors: Type.Array(Type.String(), {
-    minItems: 1,
-    description: 'Sentences that describe what is wrong'
-  })
+  errors: Type.Array(Type.String(), { minItems: 1, description: 'Sentences that describe what is wrong' })
 }, { title: 'Errors', description: 'The body of every error response' })
 
 export const IdParams = Type.Object({

@@ -76,10 +76,7 @@ class Shutdown {
   /** Phase 1: /health/ready answers 503. Ends early if no client was connected for `delayMs`. */
   async reportNotReady (): Promise<void> {
     const end = Math.min(this.#start() + this.#delayMs, this.#deadline())
-    await this.#wait(
-      end,
-      () => this.#sockets.size === 0 && clock.now() >= this.#lastClosedAt + this.#delayMs
-    )
+    await this.#wait(end, () => this.#sockets.size === 0 && clock.now() >= this.#lastClosedAt + this.#delayMs)
   }
 
   /**

@@ -58,9 +58,7 @@ export default fp(async (app) => {
   app.server.on('connect', (request: IncomingMessage, socket: Socket) => {
     // Node removes its own listeners from the socket. Without these, an error would end the process, idle
     // clients would stay connected, and a response that is being sent would stop.
-    socket
-      .on('error', () => {})
-      .on('timeout', () => socket.destroy())
+    socket.on('error', () => {}).on('timeout', () => socket.destroy())
       .on('drain', () => currentResponse(socket)?.emit('drain'))
     refuse(app.log, socket, { reqId: requestId(request), method: request.method, status: 405 })
   })

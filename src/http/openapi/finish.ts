@@ -70,8 +70,7 @@ const RANGES = { parameters: new Set(['range', 'if-range']), statuses: new Set([
 
 /** Derives a HEAD operation from a GET operation: the same responses without bodies. */
 function headOf (get: Operation): Operation {
-  const responses = Object.entries(get.responses)
-    .filter(([status]) => !RANGES.statuses.has(status))
+  const responses = Object.entries(get.responses).filter(([status]) => !RANGES.statuses.has(status))
     .map(([status, { content: _none, ...response }]) => [status, response])
   return {
     ...get,

@@ -74,9 +74,5 @@ export const SECURITY_SCHEMES = {
     scheme: 'bearer',
     description: 'An API key with the scope that the operation names'
   },
-  previewLink: {
-    type: 'http',
-    scheme: 'bearer',
-    description: 'The token of a preview link of the page'
-  }
+  previewLink: { type: 'http', scheme: 'bearer', description: 'The token of a preview link of the page' }
 } as const

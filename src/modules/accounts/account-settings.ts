@@ -19,10 +19,7 @@ const AccountSettings = Type.Object({
       `there is none. It must be ${previewUrl.expects}. The console fills in these values of the page.`,
     examples: ['https://www.example.com/preview/{public_id}']
   })
-}, {
-  title: 'AccountSettings',
-  examples: [{ preview_url: 'https://www.example.com/preview/{public_id}' }]
-})
+}, { title: 'AccountSettings', examples: [{ preview_url: 'https://www.example.com/preview/{public_id}' }] })
 
 const getSettingsSchema = {
   operationId: 'getSettings',

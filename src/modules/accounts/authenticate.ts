@@ -85,10 +85,7 @@ const scopeFor = (resource: Resource, method: string, { writeScope }: FastifyCon
  */
 export function requireAccess (routes: FastifyInstance, resource: Resource): void {
   tagRoutes(routes, resource === 'pages' ? 'Landing Pages' : 'Assets')
-  describeSecurity(
-    routes,
-    (method, config) => [...bearer, { apiKey: [scopeFor(resource, method, config)] }]
-  )
+  describeSecurity(routes, (method, config) => [...bearer, { apiKey: [scopeFor(resource, method, config)] }])
   describeCommonErrors(routes, [401, 403])
   authenticateCallers(
     routes,

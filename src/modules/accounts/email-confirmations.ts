@@ -35,10 +35,7 @@ const confirmEmailSchema = {
     title: 'ConfirmEmail',
     examples: [{ token: EXAMPLE_LINK_TOKEN }]
   }),
-  response: {
-    204: nothing('The address is confirmed'),
-    ...errors([401, 422], [], { 422: INVALID_LINK })
-  }
+  response: { 204: nothing('The address is confirmed'), ...errors([401, 422], [], { 422: INVALID_LINK }) }
 }
 
 /** Sets the session of a request that has an access token. An invalid one is refused. */

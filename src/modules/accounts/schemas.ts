@@ -49,10 +49,7 @@ export const TOO_MANY_FAILURES = { 429: 'Too many failed sign-ins, try again in 
 
 export const newPasswordFields = {
   password: newPassword,
-  password_confirmation: Type.String({
-    normalize: normalizePassword,
-    description: 'The password, repeated'
-  })
+  password_confirmation: Type.String({ normalize: normalizePassword, description: 'The password, repeated' })
 }
 
 const NEW_PASSWORD = 'staple battery'

@@ -110,10 +110,7 @@ const deleteKeySchema = {
   summary: 'Delete an API key',
   description: 'The key is refused immediately, on all replicas.',
   params: IdParams,
-  response: {
-    204: nothing('Deleted'),
-    ...errors([403], [], { ...UNCONFIRMED })
-  }
+  response: { 204: nothing('Deleted'), ...errors([403], [], { ...UNCONFIRMED }) }
 }
 
 const TOO_MANY_KEYS = `An account can have ${MAX_KEYS} API keys: delete one that is not needed any more`

@@ -98,11 +98,7 @@ export class CredentialCheck {
   async #attemptForAccount (email: string, password: string, address: string): Promise<User | undefined> {
     const user = isEmailAddress(email) ? await findUser(this.#app.database, email) : undefined
     const key = accountKey(email, user?.passwordHash)
-    return await this.#within(
-      this.#perAccount,
-      key,
-      async () => await this.#verify(user, password, address)
-    )
+    return await this.#within(this.#perAccount, key, async () => await this.#verify(user, password, address))
   }
 
   async #verify (user: User | undefined, password: string, address: string): Promise<User | undefined> {

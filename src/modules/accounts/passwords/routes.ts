@@ -19,13 +19,7 @@ import { EXAMPLE, EXAMPLE_LINK_TOKEN, INVALID_LINK, LinkToken, newPasswordFields
 const ChangePasswordBody = Type.Object({
   current_password: Type.String({ minLength: 1 }),
   ...newPasswordFields
-}, {
-  title: 'ChangePassword',
-  examples: [{
-    current_password: EXAMPLE.password,
-    ...NEW_PASSWORD_EXAMPLE
-  }]
-})
+}, { title: 'ChangePassword', examples: [{ current_password: EXAMPLE.password, ...NEW_PASSWORD_EXAMPLE }] })
 
 const changePasswordSchema = {
   operationId: 'changePassword',
@@ -101,10 +95,7 @@ const resetPasswordSchema = {
     title: 'ResetPassword',
     examples: [{ token: EXAMPLE_LINK_TOKEN, ...NEW_PASSWORD_EXAMPLE }]
   }),
-  response: {
-    204: nothing('The password is changed'),
-    ...errors([422], [], { 422: INVALID_LINK })
-  }
+  response: { 204: nothing('The password is changed'), ...errors([422], [], { 422: INVALID_LINK }) }
 }
 
 /** The routes with which a person resets a forgotten password. Register them only with SMTP_URL. */

@@ -27,10 +27,7 @@ const FOREIGN_ORIGIN =
 /** A refused cookie is deleted, or about to be replaced. */
 const REFUSED = errors([401], ['Set-Cookie?', 'Retry-After?'], { 401: 'Invalid or expired refresh token' })
 
-const BrowserSession = Type.Object({
-  access_token: AccessToken,
-  user: User
-}, { title: 'BrowserSession' })
+const BrowserSession = Type.Object({ access_token: AccessToken, user: User }, { title: 'BrowserSession' })
 
 const renewBrowserSessionSchema = {
   operationId: 'renewBrowserSession',

@@ -44,10 +44,7 @@ const signOutSchema = {
     "refresh token is missing, invalid, already used or another account's, the response is a 401 and no " +
     'session ends.',
   body: RefreshBody,
-  response: {
-    204: nothing('Signed out'),
-    ...errors([422], [], { ...NO_PARAMETERS })
-  }
+  response: { 204: nothing('Signed out'), ...errors([422], [], { ...NO_PARAMETERS }) }
 }
 
 const listSessionsSchema = {
