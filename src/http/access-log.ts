@@ -191,10 +191,12 @@ export default fp(async (app) => {
   app.decorate('logFailure', logFailure)
 }, { name: 'access-log', dependencies: ['client-address'] })
 
-/** Writes a line of the audit trail with the id and the client address of a request. */
-export function auditRequest (request: FastifyRequest, event: AuditEvent, fields: AuditFields): void {
+/** Writes a line of the audit trail with the id of a request, its client address, and who has sent it. */
+export function auditRequest (request: FastifyRequest, event: AuditEvent, fields?: AuditFields): void {
   audit(request.log, event, {
     address: request.server.addressOf(request).full,
+    user: request.userId,
+    session: request.sessionId,
     key: request.keyId,
     ...fields
   })

@@ -46,11 +46,7 @@ export const accountDeletionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     }
     app.wakeMailSender()
     accountDeletions.counts.begun++
-    auditRequest(request, 'account_deleted', {
-      user: session.userId,
-      session: session.id,
-      email_hash: app.hashEmail(session.email)
-    })
+    auditRequest(request, 'account_deleted', { email_hash: app.hashEmail(session.email) })
     await accountDeletions.start(session.userId)
     return sendWithoutBody(reply.code(204))
   })

@@ -67,7 +67,7 @@ export const accountSettingsRoutes: FastifyPluginAsyncTypebox = async (app) => {
   })
 
   app.put('/auth/settings', { schema: putSettingsSchema }, async (request, reply) => {
-    const { session: { id: session, userId: id }, body: { preview_url: previewUrl } } = request
+    const { session: { userId: id }, body: { preview_url: previewUrl } } = request
     for (let written = 0; written === 0;) {
       const read = await findSettings(id)
       checkPreconditions(request, validatorsOf(read))
@@ -77,7 +77,7 @@ export const accountSettingsRoutes: FastifyPluginAsyncTypebox = async (app) => {
       })
       written = count
     }
-    auditRequest(request, 'settings_changed', { user: id, session })
+    auditRequest(request, 'settings_changed')
     const settings = { preview_url: previewUrl }
     reply.header('etag', validatorsOf(settings).etag)
     return settings

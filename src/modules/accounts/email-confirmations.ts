@@ -58,7 +58,7 @@ export const confirmEmailRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (confirmed === undefined) throw new InvalidError([INVALID_LINK])
     const { id: user, sessionsEnded } = confirmed
     authCounts.sessions.ended += sessionsEnded
-    auditRequest(request, 'email_confirmed', { user, session: session?.id, sessions_ended: sessionsEnded })
+    auditRequest(request, 'email_confirmed', { user, sessions_ended: sessionsEnded })
     return sendWithoutBody(reply.code(204))
   })
 }
@@ -66,10 +66,9 @@ export const confirmEmailRoutes: FastifyPluginAsyncTypebox = async (app) => {
 /** The route that asks for a link. It needs an access token. Register it only with SMTP_URL. */
 export const requestConfirmationRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.post('/auth/email_confirmations', { schema: requestConfirmationSchema }, async (request, reply) => {
-    const { userId: user, id: session, email } = request.session
-    await requestLink(app.database, 'email_confirmation', email)
+    await requestLink(app.database, 'email_confirmation', request.session.email)
     app.wakeMailSender()
-    auditRequest(request, 'email_confirmation_requested', { user, session })
+    auditRequest(request, 'email_confirmation_requested')
     return sendWithoutBody(reply.code(202))
   })
 }

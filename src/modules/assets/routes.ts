@@ -82,7 +82,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     onRequest: requireMultipart
   }, async (request, reply) => {
     const record = recordOf(await upload(request))
-    auditRequest(request, 'created', { user: request.userId, asset: record.id })
+    auditRequest(request, 'created', { asset: record.id })
     reply.code(201).headers({
       etag: recordTag(withReferences(record, NO_REFERENCES)), // the tag of the next GET
       location: app.publicPath(`/assets/${record.id}`)

@@ -137,7 +137,7 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
     if (created === undefined) throw await credentialCheck.createRefusal(request, 'Current password')
     if (created === 'too many') throw new InvalidError([TOO_MANY_KEYS])
     app.wakeMailSender()
-    auditRequest(request, 'api_key_created', { user: owner.userId, key: created.id, scopes: created.scopes })
+    auditRequest(request, 'api_key_created', { key: created.id, scopes: created.scopes })
     reply.code(201).header('location', app.publicPath(`/api_keys/${created.id}`))
     return { ...keyRecord(created), key }
   })
@@ -157,7 +157,7 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   app.delete('/api_keys/:id', { schema: deleteKeySchema }, async (request, reply) => {
     const { caller: { userId }, params: { id } } = request
     if (!await deleteKey(database, userId, id)) throw new NotFoundError()
-    auditRequest(request, 'api_key_deleted', { user: userId, key: id.toLowerCase() })
+    auditRequest(request, 'api_key_deleted', { key: id.toLowerCase() })
     return sendWithoutBody(reply.code(204))
   })
 }

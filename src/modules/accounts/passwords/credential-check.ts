@@ -150,7 +150,7 @@ export class CredentialCheck {
     if (typeof password !== 'string' || password === '') throw new InvalidError(problems)
     const user = await this.attempt(request, email, password)
     if (user === undefined) {
-      auditRequest(request, 'password_refused', { user: userId, session })
+      auditRequest(request, 'password_refused')
       throw new InvalidError([`${label} is wrong`, ...problems])
     }
     if (problems.length > 0) throw new InvalidError(problems)

@@ -54,11 +54,7 @@ export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
     app.wakeMailSender()
     const { sessionsEnded } = changed
     authCounts.sessions.ended += sessionsEnded
-    auditRequest(request, 'password_changed', {
-      user: session.userId,
-      session: session.id,
-      sessions_ended: sessionsEnded
-    })
+    auditRequest(request, 'password_changed', { sessions_ended: sessionsEnded })
     return sendWithoutBody(reply.code(204))
   })
 }

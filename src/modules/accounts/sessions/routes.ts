@@ -105,16 +105,15 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const { id, userId } = request.session
     const ended = await revokeSessions(database, userId, id)
     authCounts.sessions.ended += ended
-    auditRequest(request, 'session_ended', { user: userId, session: id, sessions_ended: ended })
+    auditRequest(request, 'session_ended', { sessions_ended: ended })
     return sendWithoutBody(reply.code(204))
   })
 
   app.delete('/auth/sessions/:id', { schema: endSessionSchema }, async (request, reply) => {
-    const { id, userId } = request.session
-    if (!await revokeSession(database, userId, request.params.id)) throw new NotFoundError()
+    if (!await revokeSession(database, request.caller.userId, request.params.id)) throw new NotFoundError()
     authCounts.sessions.ended++
-    const ended = { sessions_ended: 1, ended_session: request.params.id.toLowerCase() }
-    auditRequest(request, 'session_ended', { user: userId, session: id, ...ended })
+    const ended = request.params.id.toLowerCase()
+    auditRequest(request, 'session_ended', { sessions_ended: 1, ended_session: ended })
     return sendWithoutBody(reply.code(204))
   })
 }

@@ -81,7 +81,7 @@ export async function endSession (
   request.userId = userId
   request.sessionId = sessionId
   authCounts.sessions.signed_out++
-  auditRequest(request, 'signed_out', { user: userId, session: sessionId })
+  auditRequest(request, 'signed_out')
 }
 
 function nextSession (request: FastifyRequest, token: string): NewSession {
@@ -101,7 +101,7 @@ function issueTokens (
   request.userId = userId
   request.sessionId = sessionId
   const emailHash = email === undefined ? undefined : hashEmail(email)
-  auditRequest(request, event, { user: userId, session: sessionId, email_hash: emailHash })
+  auditRequest(request, event, { email_hash: emailHash })
   const accessToken = jwt.sign({ sub: String(userId), sid: sessionId, jti: randomUUID() })
   return { access_token: accessToken, refresh_token: token }
 }

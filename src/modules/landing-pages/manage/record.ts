@@ -17,7 +17,7 @@ export const sendRecord = (reply: FastifyReply, page: LandingPage): FastifyReply
 
 /** Answers a request that has created a page: a POST, or a PUT by a key that no page had. */
 export function sendNewPage (request: FastifyRequest, reply: FastifyReply, page: LandingPage): FastifyReply {
-  auditRequest(request, 'created', { user: request.userId, page: page.id, public_id: page.publicId })
+  auditRequest(request, 'created', { page: page.id, public_id: page.publicId })
   reply.code(201).header('location', reply.server.publicPath(`/manage/landing_pages/${page.id}`))
   return sendRecord(reply, page)
 }

@@ -107,7 +107,7 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
       await deleteLink(database, page, created.id)
       throw error
     })
-    auditRequest(request, 'preview_link_created', { user: page.userId, page: page.id, link: created.id })
+    auditRequest(request, 'preview_link_created', { page: page.id, link: created.id })
     reply.code(201).header('location', app.publicPath(`${pathOf(page.id)}/${created.id}`))
     return { ...recordOf(created), token }
   })
@@ -123,11 +123,7 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
     const page = ownPage(request)
     const { link_id: id } = request.params
     if (!await deleteLink(database, page, id)) throw new NotFoundError()
-    auditRequest(request, 'preview_link_deleted', {
-      user: page.userId,
-      page: page.id.toLowerCase(),
-      link: id.toLowerCase()
-    })
+    auditRequest(request, 'preview_link_deleted', { page: page.id.toLowerCase(), link: id.toLowerCase() })
     return sendWithoutBody(reply.code(204))
   })
 }
