@@ -1,5 +1,5 @@
 import { loadConfig, readEnvironment, type Config } from '../config.ts'
-import { besideService, requireEmbedded, withEmbedded } from '../infra/pglite/beside-service.ts'
+import { besideService, requireEmbedded } from '../infra/pglite/beside-service.ts'
 import { createCommandConnection, type RedisCommands, type RedisScripts } from '../infra/redis/connections.ts'
 import { withTimeLimit } from '../infra/system/time-limit.ts'
 import { applyMigrations, requireMigrated } from '../infra/postgres/migrate.ts'
@@ -64,15 +64,10 @@ export async function withDatabase<T> (
     return await run(url)
   }
   requireEmbedded(dataDir)
-  return await besideService(
-    dataDir,
-    run,
-    async () =>
-      await withEmbedded(dataDir, progressLog, async (connection) => {
-        await applyMigrations(connection, progressLog)
-        return await run(connection)
-      })
-  )
+  return await besideService(dataDir, progressLog, async (connection, isServed) => {
+    if (!isServed) await applyMigrations(connection, progressLog)
+    return await run(connection)
+  })
 }
 
 /**

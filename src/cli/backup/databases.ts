@@ -25,7 +25,7 @@ export async function withLiveDatabase<T> (
 ): Promise<T> {
   if (url === undefined) {
     requireEmbedded(dataDir)
-    return await besideService(dataDir, action, async () => await withEmbedded(dataDir, SILENT, action))
+    return await besideService(dataDir, SILENT, action)
   }
   return await action(url).catch((error: unknown) => {
     throw new BackupError(`${printableAddress(url)} can't be read: ${messageOf(error)}`, { cause: error })

@@ -4,7 +4,7 @@ import { applyMigrations } from '../../infra/postgres/migrate.ts'
 import { migrationStates, pendingMigrations } from '../../infra/postgres/migration-repository.ts'
 import { MigrationError, withMigrationSession,
   type MigrationSession } from '../../infra/postgres/migration-session.ts'
-import { besideService, withEmbedded } from '../../infra/pglite/beside-service.ts'
+import { besideService } from '../../infra/pglite/beside-service.ts'
 import type { Connection } from '../../infra/postgres/connection.ts'
 import { auditCommand, loadCommandConfig, progressLog } from '../operator.ts'
 import { formatTable, print } from '../output.ts'
@@ -15,14 +15,14 @@ const UP_TO_DATE = 'The database is up to date\n'
 
 export async function migrate (): Promise<void> {
   const { DATABASE_URL: url, DATA_DIR: dataDir } = loadCommandConfig()
-  const apply = async (connection: Connection): Promise<string[]> =>
-    await applyMigrations(connection, progressLog)
-  const applied = url !== undefined ? await apply(url) : await besideService(dataDir, async (connection) => {
+  const apply = async (connection: Connection, isServed = false): Promise<string[]> => {
+    if (!isServed) return await applyMigrations(connection, progressLog)
     const pending = (await withMigrationSession(connection, {}, pendingMigrations)).map(({ name }) => name)
     if (pending.length === 0) return []
     throw new MigrationError(`DATA_DIR ${dataDir} lacks ${pending.join(', ')}, and a service is running ` +
       'on it: stop the service and run this again')
-  }, async () => await withEmbedded(dataDir, progressLog, apply))
+  }
+  const applied = url === undefined ? await besideService(dataDir, progressLog, apply) : await apply(url)
   if (applied.length > 0) auditCommand('migrate', { applied })
   print(applied.length === 0 ? UP_TO_DATE
     : `Applied ${applied.length === 1 ? 'migration' : 'migrations'} ${applied.join(', ')}\n`)
@@ -49,5 +49,5 @@ async function inspectDatabase<T> (inspect: (session?: MigrationSession) => Prom
     await withMigrationSession(connection, {}, inspect)
   if (url !== undefined) return await connect(url)
   if (!existsSync(join(dataDir, 'postgres'))) return await inspect()
-  return await besideService(dataDir, connect, async () => await withEmbedded(dataDir, progressLog, connect))
+  return await besideService(dataDir, progressLog, connect)
 }

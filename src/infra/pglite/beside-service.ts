@@ -26,24 +26,23 @@ export function requireEmbedded (dataDir: string): void {
 }
 
 /**
- * Works on an embedded database through the service that uses it, or directly if no service runs.
+ * Works on an embedded database through the service that uses it, or directly if no service runs. While a
+ * service starts or ends, both ways are tried again and again.
  *
- * @param withService called with a connection to the database of the running service
- * @param withoutService called if no service runs. If it throws a `DataDirBusyError`, a service is starting
- *   or ending, and both ways are tried again
+ * @param action `isServed` says whether a service runs
  * @throws {DataDirError} if a service runs, but can't be reached
  */
 export async function besideService<T> (
   dataDir: string,
-  withService: (connection: Connection) => Promise<T>,
-  withoutService: () => Promise<T>
+  log: DataDirLog,
+  action: (connection: Connection, isServed: boolean) => Promise<T>
 ): Promise<T> {
   const deadline = performance.now() + START_LIMIT_MS
   for (;;) {
     const connection = await reach(dataDir)
-    if (connection !== undefined) return await withService(connection)
+    if (connection !== undefined) return await action(connection, true)
     try {
-      return await withoutService()
+      return await withEmbedded(dataDir, log, async (connection) => await action(connection, false))
     } catch (error) {
       if (!(error instanceof DataDirBusyError)) throw error
       if (performance.now() > deadline) {

@@ -4,8 +4,9 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { besideService } from '../../../src/infra/pglite/beside-service.ts'
-import { COMMAND_PORT, socketPath } from '../../../src/infra/pglite/embedded.ts'
+import { COMMAND_PORT, RESTORING, socketPath } from '../../../src/infra/pglite/embedded.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
+import { silent } from '../../shared/silent-logger.ts'
 
 t.test('a socket in a folder that other users can enter is not used', async (t) => {
   const folder = temporaryFolder(t)
@@ -16,9 +17,9 @@ t.test('a socket in a folder that other users can enter is not used', async (t) 
   const server = createServer((socket) => socket.end()).listen(socketPath(sockets, COMMAND_PORT))
   await once(server, 'listening')
   t.teardown(() => server.close())
-  const reached = async () =>
-    await besideService(dataDir, async () => 'the service', async () => 'no service')
-  t.equal(await reached(), 'the service')
+  await mkdir(join(dataDir, RESTORING)) // so that no database can be started
+  const isServed = async () => await besideService(dataDir, silent, async (_, isServed) => isServed)
+  t.equal(await isServed(), true)
   await chmod(sockets, 0o755)
-  t.equal(await reached(), 'no service')
+  await t.rejects(isServed(), { message: /contains an interrupted restore/ })
 })
