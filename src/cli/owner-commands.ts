@@ -90,7 +90,7 @@ function addStateCommands (pages: Command): void {
   const WAIT = [
     '--wait <seconds>',
     'wait, up to 60 s, until readers get it everywhere; exit with 1 if that is not known by then',
-    parseWait
+    parseNumber(60, 'Use 1 to 60 seconds.')
   ] as const
   const IF_MATCH = ['--if-match <etag>', 'only if the ETag is still this one', parseEtag] as const
   apiCommand(pages, 'draft')
@@ -107,7 +107,11 @@ function addStateCommands (pages: Command): void {
       'website sends the token in the header Authorization to read the draft, or the document of a page ' +
       'without one.')
     .option('--name <name>', 'for whom it is, for your list')
-    .option('--expires-in <seconds>', 'between 300 and 2592000; default: a week', parseSeconds)
+    .option(
+      '--expires-in <seconds>',
+      'between 300 and 2592000; default: a week',
+      parseNumber(Number.MAX_SAFE_INTEGER, 'Use a number of seconds.')
+    )
     .addOption(new Option('--list', 'list the links that have not expired').conflicts('revoke'))
     .option('--revoke <link-id>', 'revoke a link', parseId('"pages preview ID --list"'))
     .option(...JSON_OPTION)
@@ -242,20 +246,15 @@ function parseId (source: string): (given: string) => string {
   }
 }
 
-function parseVersion (given: string): number {
-  if (!/^[1-9]\d{0,14}$/.test(given)) throw new InvalidArgumentError('Use a version from "pages history".')
-  return Number(given)
+/** Returns a function that checks a whole number from 1 to `max`. */
+function parseNumber (max: number, rule: string): (given: string) => number {
+  return (given) => {
+    if (!/^[1-9]\d*$/.test(given) || Number(given) > max) throw new InvalidArgumentError(rule)
+    return Number(given)
+  }
 }
 
-function parseSeconds (given: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(given)) throw new InvalidArgumentError('Use a number of seconds.')
-  return Number(given)
-}
-
-function parseWait (given: string): number {
-  if (!/^([1-9]|[1-5]\d|60)$/.test(given)) throw new InvalidArgumentError('Use 1 to 60 seconds.')
-  return Number(given)
-}
+const parseVersion = parseNumber(Number.MAX_SAFE_INTEGER, 'Use a version from "pages history".')
 
 /** Adds the quotes if a shell has removed them. */
 function parseEtag (given: string): string {
