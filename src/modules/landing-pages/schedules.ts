@@ -96,7 +96,7 @@ class ScheduleRunner {
 
   /** Returns false if somebody else has written meanwhile. */
   async #attempt ({ pageId: id, userId, publishes, at, ...due }: DueTime): Promise<boolean> {
-    const { database, log } = this.#app
+    const { database } = this.#app
     const schedule = await findSchedule(database, id)
     const stands = (publishes ? schedule.publishAt : schedule.unpublishAt)?.getTime() === at.getTime()
     // A page isn't unpublished before a publication that is due and has failed.
@@ -117,8 +117,6 @@ class ScheduleRunner {
     )
     if (page === null) return false
     this.results.ok++
-    const change = publishes ? 'published' : 'unpublished'
-    log.info({ page: id, public_id: page.publicId, change, late_ms: due.lateMs }, 'scheduled change')
     return true
   }
 }

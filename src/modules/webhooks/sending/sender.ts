@@ -128,7 +128,6 @@ export class MessageSender {
     const result = { ...outcome, durationMs: Math.round(performance.now() - startedAt) }
     if (result.error !== null) return await this.#handleFailure(message, result, retryAfterSeconds)
     this.attempts.delivered++
-    this.#log('debug', message, result, 'message delivered')
     await finishMessage(database, message, 'delivered', result)
     if (message.failingSince !== null) await noteSuccess(database, target, hasFailedFor(message, AWAY_MS))
   }
@@ -140,24 +139,26 @@ export class MessageSender {
   }
 
   async #handleFailure (message: OutgoingMessage, result: Result, retryAfterSeconds?: number): Promise<void> {
-    const { database } = this.#app
-    const { attempts, target, type } = message
+    const { database, log } = this.#app
+    const { attempts, id, target, type } = message
     this.attempts.failed++
     if (type === TEST_EVENT) {
       await finishMessage(database, message, 'failed', result)
       return
     }
     await noteFailure(database, target)
-    if (result.status === GONE) await this.#pause(target, 'gone')
+    const { status, error: failure } = result
+    if (status === GONE) await this.#pause(target, 'gone')
     const seconds = retrySeconds(attempts, retryAfterSeconds)
-    if (seconds !== undefined || result.status === GONE) {
-      this.#log('info', message, result, 'message not delivered; trying again later')
-      await putBackMessage(database, message, attempts, seconds ?? 0, result)
-      return
-    }
+    const isLast = seconds === undefined && status !== GONE
+    // Without the URL, which may contain a token of the owner.
+    log.info(
+      { webhook: target, message: id, attempts, status, failure, last: isLast },
+      'message not delivered'
+    )
+    if (!isLast) return await putBackMessage(database, message, attempts, seconds ?? 0, result)
     if (!await finishMessage(database, message, 'failed', result)) return
     this.givenUp++
-    this.#log('warn', message, result, 'message given up')
     if (hasFailedFor(message, FAILING_LONG_MS)) await this.#pause(target, 'failing')
   }
 
@@ -166,17 +167,6 @@ export class MessageSender {
     if (!await pauseWebhook(database, target, reason, sendsMail(config))) return
     this.paused[reason]++
     log.warn({ webhook: target, reason }, 'webhook paused')
-  }
-
-  /** Without the URL, which may contain a token of the owner. */
-  #log (
-    level: 'debug' | 'info' | 'warn',
-    { id, target, attempts }: OutgoingMessage,
-    { status, error }: Result,
-    text: string
-  ): void {
-    const failure = error ?? undefined
-    this.#app.log[level]({ webhook: target, message: id, attempts, status, failure }, text)
   }
 }
 
