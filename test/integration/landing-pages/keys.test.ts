@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildTestApp, createPage, documentTag, sendAs, signUp, type Account } from '../../helpers/app.ts'
+import { buildTestApp, createPage, documentTag, senderFor, signUp } from '../../helpers/app.ts'
 import { query } from '../../helpers/servers.ts'
 
 // Keys: names that owners give to their pages.
@@ -11,17 +11,12 @@ const owner = await signUp(app)
 
 type Headers = Record<string, string>
 
-const send = async (
-  method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE',
-  url: string,
-  payload?: string,
-  headers: Headers = {},
-  { account = owner, at = app }: { account?: Pick<Account, 'headers'>, at?: typeof app } = {}
-) => await sendAs(at, account, method, url, payload, headers)
+const send = senderFor(app, owner)
+const sendToReplica = senderFor(replica, owner)
 const urlOf = (id: string): string => `/manage/landing_pages/${id}`
 const byKey = (key: string): string => urlOf(`by-key/${key}`)
-const put = async (key: string, document: string, headers?: Headers, more?: Parameters<typeof send>[4]) =>
-  await send('PUT', byKey(key), document, headers, more)
+const put = async (key: string, document: string, headers?: Headers, sender = send) =>
+  await sender('PUT', byKey(key), document, headers)
 const RULE = 'Key must have 1 to 63 characters, only a to z, 0 to 9, ".", "_" and "-", and begin with a ' +
   'letter or digit'
 
@@ -124,8 +119,8 @@ t.test('a key belongs to one page of the account, also in the trash', async (t) 
 
   t.equal((await send('POST', `/manage/deleted_pages/${page.id}/restore`)).json().key, 'mine')
   t.equal((await put('mine', '[1]')).statusCode, 204)
-  const stranger = await signUp(app)
-  t.equal((await put('mine', '{}', {}, { account: stranger })).statusCode, 201, 'in another account')
+  const stranger = senderFor(app, await signUp(app))
+  t.equal((await put('mine', '{}', {}, stranger)).statusCode, 201, 'in another account')
   t.equal((await send('GET', `${urlOf(page.id)}/document`)).body, '[1]')
   await send('PATCH', urlOf(page.id), '{"key":null}')
   t.equal((await put('mine', '{}')).statusCode, 201, 'a key that was removed is free')
@@ -163,7 +158,7 @@ t.test('of concurrent writes for a new key on two replicas, one creates the page
     const key = `race-${round}`
     const headers: Headers = round % 2 === 0 ? {} : { 'if-none-match': '*' }
     const responses = await Promise.all([1, 2, 3, 4, 5, 6].map(async (n) =>
-      await put(key, `[${n}]`, headers, { at: n % 2 === 0 ? app : replica })
+      await put(key, `[${n}]`, headers, n % 2 === 0 ? send : sendToReplica)
     ))
     const statuses = responses.map(({ statusCode }) =>
       statusCode
@@ -176,7 +171,7 @@ t.test('of concurrent writes for a new key on two replicas, one creates the page
 
   const claims = await Promise.all([1, 2, 3, 4].map(async (n) => {
     const { id } = await createPage(app, owner)
-    return await send('PATCH', urlOf(id), '{"key":"claimed"}', {}, { at: n % 2 === 0 ? app : replica })
+    return await (n % 2 === 0 ? send : sendToReplica)('PATCH', urlOf(id), '{"key":"claimed"}')
   }))
   t.same(claims.map(({ statusCode }) => statusCode).sort(), [200, 422, 422, 422])
 })

@@ -89,6 +89,5 @@ export async function recordUse (
 ): Promise<void> {
   const minute = new Date(Math.floor(usedAt.getTime() / MINUTE_MS) * MINUTE_MS)
   if (lastUsedAt !== null && lastUsedAt >= minute) return
-  const isEarlier = { OR: [{ lastUsedAt: null }, { lastUsedAt: { lt: minute } }] }
-  await database.previewLink.updateMany({ where: { id, ...isEarlier }, data: { lastUsedAt: minute } })
+  await database.previewLink.updateMany({ where: { id }, data: { lastUsedAt: minute } })
 }
