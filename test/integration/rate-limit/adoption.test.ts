@@ -85,24 +85,6 @@ t.test('of two new processes, one continues as the one that has left', async (t)
   t.equal(await spendInTurn([two, ...next], 'b'), LIMIT)
 })
 
-t.test('a process that adopts and then dies costs a client at most a share', async (t) => {
-  const url = await claimRedis(t)
-  const all = (await startSharing(t, [url, url, url])).map(run)
-  const [one, two, three] = all as [Running, Running, Running]
-  t.equal(await spend(one.limit, 'a', 6), 6)
-  await halt(one)
-  const next = await join(t, url, two)
-  t.equal(shareOf(next), 6)
-  t.equal(await spend(next.limit, 'b', 6), 6)
-  kill(next)
-  const later = await join(t, url, two, BESIDE_KILLED_MS)
-  t.equal(shareOf(later), 0)
-  for (const client of ['a', 'b']) {
-    const total = 6 + await spendInTurn([two, later, three], client)
-    t.ok(total <= LIMIT && total >= 20, `${total}`)
-  }
-})
-
 t.test('reads that the stopped process, or others for it, have reported count once', async (t) => {
   const url = await claimRedis(t)
   const all = (await startSharing(t, [url, url, url])).map(run)
@@ -143,23 +125,6 @@ t.test('a process that stops while it adopts costs a client nothing', async (t) 
     await commands.del('none', ...await commands.keys('landfall:adopter:*'))
   }
   t.equal(await spendInTurn([two], 'a'), LIMIT - 5)
-})
-
-t.test('a process is continued several times', async (t) => {
-  const url = await claimRedis(t)
-  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
-  let current = one
-  let passed = 0
-  for (let n = 0; n < 4; n++) {
-    t.equal(shareOf(current), 10)
-    t.equal(await spend(current.limit, `only ${n}`, 10), 10)
-    passed += await spend(current.limit, 'a', 4)
-    await halt(current)
-    current = await join(t, url, two)
-  }
-  t.equal(passed, 16)
-  t.equal(await spendInTurn([current, two], 'a'), LIMIT - 16)
-  for (let n = 0; n < 4; n++) t.equal(await spendInTurn([two, current], `only ${n}`), LIMIT - 10)
 })
 
 t.test('a process that leaves again soon after it was continued still counts as one that has left', async (t) => {
@@ -308,19 +273,6 @@ t.test('a process that left long ago, or without a share, is not continued', asy
   const later = await join(t, url, two)
   await until(() => shareOf(later) === 2)
   t.equal(await spendInTurn([later, two], 'a'), LIMIT)
-})
-
-t.test('reads in a first share count after an adoption', async (t) => {
-  const url = await claimRedis(t)
-  const [one, two] = (await startSharing(t, [url, url])).map(run) as [Running, Running]
-  t.equal(await spend(one.limit, 'a', 12), 12, 'its share, and a lease')
-  const next = await join(t, url, two)
-  await until(() => shareOf(next) > 0)
-  t.equal(await spend(next.limit, 'a', 3), 3)
-  t.equal(next.replica.store.asked, 0)
-  await halt(one)
-  await until(() => !next.replica.members.isNew)
-  t.equal(await spendInTurn([next, two], 'a'), LIMIT - 12 - 3)
 })
 
 t.test('a client gets exactly its limit, however processes restart', async (t) => {
