@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page, Request } from 'playwright-core'
 import type { Test } from 'tap'
-import { PASSWORD, type CreatedPage } from './app.ts'
+import { PASSWORD, startServiceOnPostgres, type CreatedPage } from './app.ts'
+import { startBrowser } from './browser.ts'
 import { call, Owner } from './client.ts'
 
 /** Longer than anything takes on a busy machine, such as handing the browser 12 MB of files. */
@@ -15,7 +16,8 @@ export async function newProfile (
   browser: Browser,
   options: BrowserContextOptions = {}
 ): Promise<BrowserContext> {
-  const profile = await browser.newContext({ reducedMotion: 'reduce', ...options })
+  const permissions = ['clipboard-read', 'clipboard-write']
+  const profile = await browser.newContext({ reducedMotion: 'reduce', permissions, ...options })
   t.teardown(async () => await profile.close())
   profile.setDefaultTimeout(WAIT_MS)
   profile.on('weberror', (error) => t.fail(`uncaught error: ${error.error().stack ?? error.error().message}`))
@@ -165,6 +167,22 @@ function transferOf (files: readonly TestFile[]): string {
     }
     return transfer
   })()`
+}
+
+/**
+ * Starts the service, and a browser in which a new owner is signed in, as `startOwner` does.
+ *
+ * @param program `provide('chromium')`, which must stand in the test file
+ */
+export async function startConsole (
+  t: Test,
+  program: string,
+  options: BrowserContextOptions = {},
+  settings: Record<string, string> = {}
+) {
+  const { url } = await startServiceOnPostgres(t, settings)
+  const browser = await startBrowser(t, program)
+  return { url, browser, ...await startOwner(t, browser, url, options) }
 }
 
 /** Signs a new owner in to the console, in a profile of their own, who calls the service as well. */

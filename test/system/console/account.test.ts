@@ -18,7 +18,7 @@ const browser = await startBrowser(t, provide('chromium'))
 
 /** Opens a section of the account of a new user. */
 async function openSection (t: Test, section: string) {
-  const profile = await newProfile(t, browser, { permissions: ['clipboard-read', 'clipboard-write'] })
+  const profile = await newProfile(t, browser)
   const { page, email } = await signUpInConsole(profile, url)
   await page.getByRole('link', { name: 'Account', exact: true }).click()
   await page.getByRole('link', { name: section, exact: true }).click()

@@ -23,9 +23,7 @@ const browser = await startBrowser(t, provide('chromium'))
 
 /** Opens the assets of a new account. */
 async function openAssets (t: Test): Promise<{ page: Page, owner: Owner }> {
-  const { tab, owner } = await startOwner(t, browser, url, {
-    permissions: ['clipboard-read', 'clipboard-write']
-  })
+  const { tab, owner } = await startOwner(t, browser, url)
   await showAssets(tab)
   return { page: tab, owner }
 }

@@ -1,14 +1,10 @@
 import t from 'tap'
-import { startServiceOnPostgres } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
+import { checkScreen, editorOf, save, showPage, startConsole, typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 const MIB = 1_048_576
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, tab } = await startOwner(t, browser, url)
+const { url, owner, profile, tab } = await startConsole(t, provide('chromium'))
 
 /** Creates a page. Its document may have white space around it, unlike in a record. */
 async function createExactPage (text: string) {
@@ -98,7 +94,6 @@ t.test('what is pasted is kept exactly', async (t) => {
   await typeAtStart(tab, '')
   await tab.keyboard.press('ArrowRight')
   const pasted = '"\u202e", "\u00a0", "\u2028",\r\n1e400, "\ufeff"'
-  await profile.grantPermissions(['clipboard-read', 'clipboard-write'])
   await tab.evaluate(`navigator.clipboard.writeText(${JSON.stringify(pasted)})`)
   await tab.keyboard.press('Control+v')
   await save(tab)

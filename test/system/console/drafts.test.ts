@@ -1,16 +1,13 @@
 import t from 'tap'
-import { startServiceOnPostgres, type CreatedPage } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, showFields, showPage, startOwner,
+import { type CreatedPage } from '../../helpers/app.ts'
+import { checkScreen, editorOf, showFields, showPage, startConsole,
   typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
 // Drafts in the console: what visitors see is what somebody meant to publish.
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab, button, dialogOf, announced, visit } = await startOwner(t, browser, url)
+const { url, owner, tab, button, dialogOf, announced, visit } = await startConsole(t, provide('chromium'))
 
 const title = tab.getByRole('textbox', { name: 'Title' })
 const state = tab.getByRole('region', { name: 'Publication' })

@@ -1,16 +1,13 @@
 import t from 'tap'
-import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD } from '../../helpers/app.ts'
 import { PNG } from '../../helpers/assets.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, dropFiles, editorOf, pasteFiles, save, showFields, startOwner, typeAtStart,
+import { checkScreen, dropFiles, editorOf, pasteFiles, save, showFields, startConsole, typeAtStart,
   type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 // Assets that come into the text of a page: dropped, pasted or chosen.
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab, showNew, readText, announced } = await startOwner(t, browser, url)
+const { url, owner, tab, showNew, readText, announced } = await startConsole(t, provide('chromium'))
 
 const picture = (name: string): TestFile => ({ name, mimeType: 'image/png', buffer: PNG })
 const drawing: TestFile = {

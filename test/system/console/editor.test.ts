@@ -1,15 +1,12 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, showPage, startOwner,
+import { checkScreen, editorOf, openConsole, save, showPage, startConsole, startOwner,
   typeAtStart } from '../../helpers/console.ts'
-import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
+import { PASSWORD } from '../../helpers/app.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab, showNew, readText } = await startOwner(t, browser, url)
+const { url, browser, owner, tab, showNew, readText } = await startConsole(t, provide('chromium'))
 
 const hasFocus = async (locator: Locator): Promise<boolean> =>
   await locator.and(tab.locator(':focus')).count() === 1

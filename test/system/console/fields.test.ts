@@ -1,17 +1,11 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
-import { startServiceOnPostgres } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, dropFiles, editorOf, openConsole, pasteFiles, saveFields, showText, startOwner,
+import { checkScreen, dropFiles, editorOf, openConsole, pasteFiles, saveFields, showText, startConsole,
   typeAtStart, type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, readText, tab: firstTab } = await startOwner(t, browser, url, {
-  permissions: ['clipboard-read', 'clipboard-write']
-})
+const { url, owner, profile, readText, tab: firstTab } = await startConsole(t, provide('chromium'))
 
 let tab = firstTab
 await tab.getByRole('heading', { name: 'Pages', level: 1 }).waitFor()

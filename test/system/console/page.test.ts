@@ -1,15 +1,13 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
-import { startServiceOnPostgres } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, save, showPage, startOwner, typeAtStart } from '../../helpers/console.ts'
+import { checkScreen, editorOf, save, showPage, startConsole, startOwner,
+  typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, tab, showNew, readText, dialogOf, announced } = await startOwner(t, browser, url, {
-  permissions: ['clipboard-read', 'clipboard-write']
-})
+const { url, browser, owner, profile, tab, showNew, readText, dialogOf, announced } = await startConsole(
+  t,
+  provide('chromium')
+)
 
 const openTab = async (name: 'Edit' | 'History' | 'Visitors' | 'Use') =>
   await tab.getByRole('navigation', { name: 'This page' }).getByRole('link', { name }).click()

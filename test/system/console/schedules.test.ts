@@ -1,14 +1,11 @@
 import t from 'tap'
-import { startServiceOnPostgres, type CreatedPage } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, showFields, showText, startOwner } from '../../helpers/console.ts'
+import { type CreatedPage } from '../../helpers/app.ts'
+import { checkScreen, editorOf, showFields, showText, startConsole } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 // Schedules in the console, for a person in Berlin, whose clock has 24 hours.
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab, button, announced, visit } = await startOwner(t, browser, url, {
+const { url, owner, tab, button, announced, visit } = await startConsole(t, provide('chromium'), {
   timezoneId: 'Europe/Berlin',
   locale: 'de-DE'
 })

@@ -1,17 +1,14 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, editorOf, openConsole, save, showPage, showText, signIn, startOwner,
+import { PASSWORD } from '../../helpers/app.ts'
+import { checkScreen, editorOf, openConsole, save, showPage, showText, signIn, startConsole, startOwner,
   typeAtStart } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { until } from '../../helpers/until.ts'
 
 // What a person has written and not saved: it survives a reload and a crash of the tab, and nothing else.
 
-const { url } = await startServiceOnPostgres(t)
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, profile, tab, showNew, readText } = await startOwner(t, browser, url)
+const { url, browser, owner, profile, tab, showNew, readText } = await startConsole(t, provide('chromium'))
 
 const keptIn = async (page: Page): Promise<string> =>
   await page.evaluate('JSON.stringify(Object.values(sessionStorage))')

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
-import { startBrowser } from '../../helpers/browser.ts'
-import { checkScreen, startOwner } from '../../helpers/console.ts'
+import { checkScreen, startConsole, startOwner } from '../../helpers/console.ts'
 import { isSignedWith, RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
 import { query } from '../../helpers/servers.ts'
 import { provide } from '../../shared/programs.ts'
@@ -10,11 +9,12 @@ import { until } from '../../helpers/until.ts'
 // Webhooks in the console, with a receiver that really gets the messages.
 
 const { DATABASE_URL: database = '' } = await testSettings(t)
-const { url } = await startServiceOnPostgres(t, { ...RECEIVABLE, DATABASE_URL: database })
-const browser = await startBrowser(t, provide('chromium'))
-const { owner, tab, button, dialogOf, announced } = await startOwner(t, browser, url, {
-  permissions: ['clipboard-read', 'clipboard-write']
-})
+const { url, browser, owner, tab, button, dialogOf, announced } = await startConsole(
+  t,
+  provide('chromium'),
+  {},
+  { ...RECEIVABLE, DATABASE_URL: database }
+)
 
 const main = tab.getByRole('main')
 const messages = tab.getByRole('region', { name: 'Messages' }).getByRole('listitem')
