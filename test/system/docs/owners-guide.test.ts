@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import { startServiceOnPostgres } from '../../helpers/app.ts'
+import { call } from '../../helpers/client.ts'
 import { phonePhoto } from '../../shared/pictures.ts'
 import { PROJECT, temporaryFolder } from '../../helpers/service.ts'
 import { RECEIVABLE, startReceiver } from '../../helpers/receiver.ts'
@@ -14,19 +15,29 @@ import { commandsOf, paste } from './walk-through.ts'
 const guide = readFileSync(join(PROJECT, 'docs/owners.md'), 'utf8')
 const blocksOf = (heading: string) => commandsOf(guide, heading)
 
-/** Starts a service of its own, and a folder for the commands. */
-async function startInFolder (t: Test, env = {}): Promise<{ folder: string, url: string }> {
-  return { folder: temporaryFolder(t), url: (await startServiceOnPostgres(t, env)).url }
+const { url } = await startServiceOnPostgres(t, RECEIVABLE)
+let accounts = 0
+
+/** A reader with an account and a folder of their own, who runs code blocks of the guide. */
+function newReader (t: Test) {
+  const folder = temporaryFolder(t)
+  const email = `owner-${++accounts}@example.com`
+  const run = async (...blocks: string[]) =>
+    await paste(blocks.map((block) => block.replaceAll('owner@example.com', email)), folder, url)
+  return { folder, email, run, parse: (name: string) => JSON.parse(readFileSync(join(folder, name), 'utf8')) }
 }
 
 const DOCUMENT = '{\n  "title": "Summer sale",\n  "price": 10.50,\n  "items": ["tent", "lamp"]\n}'
 
 t.test('an owner uploads a photo, reads a smaller variant, and keeps a photo that a page uses', async (t) => {
-  const { folder, url } = await startInFolder(t)
+  const { folder, run, parse } = newReader(t)
   writeFileSync(join(folder, 'photo.jpg'), await phonePhoto())
   const [account = ''] = blocksOf('Set up')
-  const blocks = [account, ...blocksOf('Pictures'), ...blocksOf('Assets in use')]
-  const [, listed = '', usedBy = '', refused = ''] = await paste(blocks, folder, url)
+  const [, listed = '', usedBy = '', refused = ''] = await run(
+    account,
+    ...blocksOf('Pictures'),
+    ...blocksOf('Assets in use')
+  )
   t.match(listed.split('\n'), Array(10).fill(/\/uploads\/\w{22}\/w\d+\.(webp|jpg)$/))
   t.match(await sharp(join(folder, 'small.webp')).metadata(), {
     format: 'webp',
@@ -34,18 +45,15 @@ t.test('an owner uploads a photo, reads a smaller variant, and keeps a photo tha
     height: 427,
     exif: undefined
   })
-  const page = JSON.parse(readFileSync(join(folder, 'photo-page.json'), 'utf8'))
+  const page = parse('photo-page.json')
   for (const value of [page.id, page.public_id]) t.ok(usedBy.includes(`'${value}'`), usedBy)
   t.same(JSON.parse(refused), { errors: [`File is used by 1 page: ${page.public_id}`] })
 })
 
 t.test('an owner repairs a mistake, edits a document and sees how often it is read', async (t) => {
-  const { folder, url } = await startInFolder(t)
-  const [, , , documents = '', mistake = '', repair = '', edit = '', patch = ''] = await paste(
-    [...blocksOf('Set up'), ...blocksOf('Documents'), ...blocksOf('History'), ...blocksOf('Edits')],
-    folder,
-    url
-  )
+  const { run, parse } = newReader(t)
+  const [, , , documents = '', mistake = '', repair = '', edit = '', patch = ''] =
+    await run(...['Set up', 'Documents', 'History', 'Edits'].flatMap(blocksOf))
   t.equal(documents, 'the same bytes')
   const history = JSON.parse(mistake)
   t.same(history.map(({ version }: { version: number }) => version), [3, 2, 1])
@@ -57,13 +65,11 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
   t.equal(edit, '3c3\n<   "price": 10.50,\n---\n>   "price": 9.90,', 'only the price has changed')
   t.equal(patch, DOCUMENT.replace('10.50', '9.90').replace('"lamp"]', '"lamp", "stove"]'))
 
-  const [{ key }, page] = ['key.json', 'page.json'].map((name) =>
-    JSON.parse(readFileSync(join(folder, name), 'utf8'))
-  )
-  const variables = `KEY=${key} PAGE=http://localhost:3000/manage/landing_pages/${page.id}\n`
+  const { key } = parse('key.json')
+  const variables = `KEY=${key} PAGE=http://localhost:3000/manage/landing_pages/${parse('page.json').id}\n`
   const commands = blocksOf('Read counts').join('').split('\n\n').map((command) => `${command}\n`)
   const { hours, days } = await until(async () => {
-    const [, hours = '', days = ''] = await paste([variables, ...commands], folder, url)
+    const [, hours = '', days = ''] = await run(variables, ...commands)
     const found = { hours: JSON.parse(hours), days: JSON.parse(days) }
     return found.hours.some(({ reads }: { reads: number }) => reads > 0) && found
   }, 'the reads are counted')
@@ -73,13 +79,9 @@ t.test('an owner repairs a mistake, edits a document and sees how often it is re
 })
 
 t.test('an owner publishes a draft, unpublishes a page, schedules another draft, and gets a deleted one back', async (t) => {
-  const { folder, url } = await startInFolder(t)
-  const blocks = [...blocksOf('Set up'), ...blocksOf('Documents'), ...blocksOf('Drafts and the trash')]
-  const [, , , , published = '', previewed = '', again = '', scheduled = '', restored = ''] = await paste(
-    blocks,
-    folder,
-    url
-  )
+  const { run } = newReader(t)
+  const [, , , , published = '', previewed = '', again = '', scheduled = '', restored = ''] =
+    await run(...['Set up', 'Documents', 'Drafts and the trash'].flatMap(blocksOf))
   t.ok(published.endsWith('{"title": "Summer sale"}'), published)
   t.match(previewed, /^\{"title": "Summer sale"\}\[\{"id":.*"name":"For Ada".*\}\]$/)
   t.match(again, /"published":false.*"published":true/s)
@@ -88,13 +90,13 @@ t.test('an owner publishes a draft, unpublishes a page, schedules another draft,
 })
 
 t.test('an owner creates a webhook, tests it, and gives it a new secret', async (t) => {
-  const { folder, url } = await startInFolder(t, RECEIVABLE)
+  const { run } = newReader(t)
   const receiver = await startReceiver(t)
   const [account = ''] = blocksOf('Set up')
   const commands = blocksOf('Webhooks').map((block) =>
     block.replace('https://build.example.com/hooks', receiver.url)
   )
-  const [, created = '', tested = '', changed = ''] = await paste([account, ...commands], folder, url)
+  const [, created = '', tested = '', changed = ''] = await run(account, ...commands)
   t.match(JSON.parse(created), { name: 'Website build', secret: /^whsec_/ })
   t.match(JSON.parse(tested), [{ type: 'webhook.test' }])
   t.match(changed, /^\{"secret":"whsec_.*\}\{.*"active":true/)
@@ -102,9 +104,9 @@ t.test('an owner creates a webhook, tests it, and gives it a new secret', async 
 })
 
 t.test('an owner uses the command line', async (t) => {
-  const { folder, url } = await startInFolder(t)
+  const { run } = newReader(t)
   const commands = blocksOf('Command line').map((block) => block.replace('/path/to/landfall', PROJECT))
-  const [, , , shown = '', imported = ''] = await paste([...blocksOf('Set up'), ...commands], folder, url)
+  const [, , , shown = '', imported = ''] = await run(...blocksOf('Set up'), ...commands)
   const lines = shown.split('\n').map((line) => line.replace(/ .*$/, ''))
   t.match(lines, ['ID', /^[\w-]{36}$/, 'There', 'VERSION', '2', '1', '{"title":'])
   t.match(shown, /^There are no such pages$/m, 'no page is called "summer sale"')
@@ -113,13 +115,9 @@ t.test('an owner uses the command line', async (t) => {
 })
 
 t.test('an owner gives a program a key, changes the password and deletes the account', async (t) => {
-  const { folder, url } = await startInFolder(t)
-  const blocks = [...blocksOf('Set up'), ...blocksOf('API keys'), ...blocksOf('Sessions and password')]
-  const [, , , read = '', refused = '', listed = '', sessions = '', changed] = await paste(
-    blocks,
-    folder,
-    url
-  )
+  const { email, run, parse } = newReader(t)
+  const [, , , read = '', refused = '', listed = '', sessions = '', changed] =
+    await run(...['Set up', 'API keys', 'Sessions and password'].flatMap(blocksOf))
   t.match(JSON.parse(read), { current_data: { title: 'Draft' } })
   t.same(JSON.parse(refused), { errors: ['API key lacks the scope pages:write'] })
   const [list = '', afterwards = ''] = listed.split(/(?<=\])(?=\{)/)
@@ -128,21 +126,14 @@ t.test('an owner gives a program a key, changes the password and deletes the acc
   t.match(JSON.parse(sessions), [{ current: true }, { current: false }])
   t.equal(changed, '')
 
-  const { key } = JSON.parse(readFileSync(join(folder, 'key.json'), 'utf8'))
-  const { access_token: first } = JSON.parse(readFileSync(join(folder, 'account.json'), 'utf8'))
-  for (const token of [key, first]) {
+  for (const token of [parse('key.json').key, parse('account.json').access_token]) {
     const headers = { authorization: `Bearer ${token}` }
-    t.equal((await fetch(`${url}/manage/landing_pages`, { headers })).status, 401)
+    t.equal((await call('GET', `${url}/manage/landing_pages`, { headers })).status, 401)
   }
-  const signIn = await fetch(`${url}/auth/sign_in`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ user: { email: 'owner@example.com', password: 'staple battery' } })
-  })
+  const json = { user: { email, password: 'staple battery' } }
+  const signIn = await call('POST', `${url}/auth/sign_in`, { json })
   t.equal(signIn.status, 200)
 
-  const { access_token: token } = await signIn.json() as { access_token: string }
-  await paste([`TOKEN=${token}\n`, ...blocksOf('Delete the account')], folder, url)
-  const page = JSON.parse(readFileSync(join(folder, 'page.json'), 'utf8'))
-  t.equal((await fetch(`${url}/landing_pages/${page.public_id}`)).status, 404)
+  await run(`TOKEN=${signIn.json().access_token}\n`, ...blocksOf('Delete the account'))
+  t.equal((await call('GET', `${url}/landing_pages/${parse('page.json').public_id}`)).status, 404)
 })
