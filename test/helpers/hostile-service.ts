@@ -1,10 +1,8 @@
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { FastifyInstance } from 'fastify'
-import { buildApp } from '../../src/app.ts'
-import { loadConfig } from '../../src/config.ts'
 import { file, form, FORM, PNG } from './assets.ts'
-import { createPage, listen, signUp, testSettings, type Account, type CreatedPage } from './app.ts'
+import { buildTestApp, createPage, listen, signUp, type Account, type CreatedPage } from './app.ts'
 import { Connection, requestOf, whyNoError, type RawResponse } from './raw.ts'
 
 // Runs a service for hostile input, and checks the connection after each response.
@@ -50,8 +48,7 @@ export async function hostileService (
       errors.push(line)
     }
   })
-  const app = await buildApp(loadConfig({ ...await testSettings(t), ...GENEROUS, ...settings }), logger)
-  t.teardown(async () => await app.close())
+  const app = await buildTestApp(t, { ...GENEROUS, ...settings }, logger)
   t.teardown(() => {
     if (errors.length === 0) return
     // Assertions are not possible any more, and an error would keep other teardowns from running.

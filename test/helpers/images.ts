@@ -16,48 +16,40 @@ export function tiff (width: number, height: number, filler = 100): Buffer {
   ])
 }
 
+const latin1 = (text: string): Buffer => Buffer.from(text, 'latin1')
+
 const AVIF = box('ftyp', Buffer.from('avif'), u32(0), Buffer.from('avifmif1'))
+const JXL = Buffer.concat([box('JXL ', latin1('\r\n\x87\n')), box('ftyp', latin1('jxl \0\0\0\0jxl '))])
+const JP2 = Buffer.concat([box('jP  ', latin1('\r\n\x87\n')), box('ftyp', latin1('jp2 \0\0\0\0jp2 '))])
 
 /** Returns files that may make a parser loop: many tiny boxes and segments, and extreme lengths. */
 export function hostileImages (): [name: string, content: Buffer][] {
   const mebibyte = 1024 * 1024
   const repeat = (unit: Buffer, size = mebibyte) => Buffer.alloc(size, unit)
-  const heads: [string, Buffer][] = [
+  const heads: [string, Buffer | string][] = [
     ['png', pngOf(pngHeader({ width: 1, height: 1 }))],
     ['jpeg', Buffer.from('ffd8ffe000104a46494600010100000100010000', 'hex')],
-    ['gif', Buffer.from('GIF89a')],
-    ['webp', Buffer.from('RIFF\xff\xff\xff\x7fWEBPVP8X', 'latin1')],
-    ['tiff', Buffer.from('II*\0\x08\0\0\0', 'latin1')],
-    ['tiff be', Buffer.from('MM\0*\0\0\0\x08', 'latin1')],
-    ['bigtiff', Buffer.from('II+\0\x08\0\0\0', 'latin1')],
-    ['ico', Buffer.from([0, 0, 1, 0, 0xff, 0xff])],
-    ['icns', Buffer.from('icns\x00\x10\x00\x00', 'latin1')],
-    ['bmp', Buffer.from('BM')],
-    ['psd', Buffer.from('8BPS')],
+    ['gif', 'GIF89a'],
+    ['webp', 'RIFF\xff\xff\xff\x7fWEBPVP8X'],
+    ['tiff', 'II*\0\x08\0\0\0'],
+    ['tiff be', 'MM\0*\0\0\0\x08'],
+    ['bigtiff', 'II+\0\x08\0\0\0'],
+    ['ico', '\0\0\x01\0\xff\xff'],
+    ['icns', 'icns\0\x10\0\0'],
+    ['bmp', 'BM'],
+    ['psd', '8BPS'],
     ['avif', AVIF],
-    ['heic', box('ftyp', Buffer.from('heic\0\0\0\0heicmif1'))],
-    [
-      'jxl',
-      Buffer.concat([
-        box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jxl \0\0\0\0jxl '))
-      ])
-    ],
-    [
-      'jp2',
-      Buffer.concat([
-        box('jP  ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jp2 \0\0\0\0jp2 '))
-      ])
-    ],
-    ['svg', Buffer.from('<svg ')],
-    ['xml', Buffer.from('<?xml ')],
-    ['zip', Buffer.from('PK\x03\x04')],
+    ['heic', box('ftyp', latin1('heic\0\0\0\0heicmif1'))],
+    ['jxl', JXL],
+    ['jp2', JP2],
+    ['svg', '<svg '],
+    ['xml', '<?xml '],
+    ['zip', 'PK\x03\x04'],
     ['asf', Buffer.from('3026b2758e66cf11a6d9', 'hex')],
-    ['ogg', Buffer.from('OggS')],
-    ['ebml', Buffer.from('1a45dfa3', 'hex')],
-    ['id3', Buffer.from('ID3\x03\0\0\x7f\x7f\x7f\x7f')],
-    ['gzip', Buffer.from('1f8b0800', 'hex')]
+    ['ogg', 'OggS'],
+    ['ebml', '\x1a\x45\xdf\xa3'],
+    ['id3', 'ID3\x03\0\0\x7f\x7f\x7f\x7f'],
+    ['gzip', '\x1f\x8b\x08\0']
   ]
   const tails: [string, Buffer][] = [
     ['zeros', repeat(Buffer.from([0]))],
@@ -71,35 +63,21 @@ export function hostileImages (): [name: string, content: Buffer][] {
     ['exif', repeat(Buffer.concat([u16(40), Buffer.from('Exif\0\0MM\0*'), u32(8), u16(0xffff)]))]
   ]
   const ispes = repeat(box('ispe', u32(0), u32(1), u32(1)))
+  const bytesOf = (head: Buffer | string) => typeof head === 'string' ? latin1(head) : head
+  const zipEntry = Buffer.concat([latin1('PK\x03\x04'), Buffer.alloc(22), latin1('\x01\0\0\0a')])
   return [
     ...heads.flatMap(([head, start]) =>
-      tails.map(([tail, rest]): [string, Buffer] => [`${head} then ${tail}`, Buffer.concat([start, rest])])
-    ),
-    [
-      'a flood of ispe boxes',
-      Buffer.concat([AVIF, box('meta', u32(0), box('iprp', box('ipco', ispes)))])
-    ],
-    [
-      'a flood of jxlp boxes',
-      Buffer.concat([
-        box('JXL ', Buffer.from('\r\n\x87\n', 'latin1')),
-        box('ftyp', Buffer.from('jxl \0\0\0\0jxl ')),
-        repeat(box('jxlp', u32(0)))
+      tails.map(([tail, rest]): [string, Buffer] => [
+        `${head} then ${tail}`,
+        Buffer.concat([bytesOf(start), rest])
       ])
-    ],
+    ),
+    ['a flood of ispe boxes', Buffer.concat([AVIF, box('meta', u32(0), box('iprp', box('ipco', ispes)))])],
+    ['a flood of jxlp boxes', Buffer.concat([JXL, repeat(box('jxlp', u32(0)))])],
     [
       'a flood of jpeg segments',
-      Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(jpegSegment(0xe1, Buffer.from('Exif\0\0II')))])
+      Buffer.concat([latin1('\xff\xd8'), repeat(jpegSegment(0xe1, Buffer.from('Exif\0\0II')))])
     ],
-    [
-      'a flood of zip entries',
-      repeat(Buffer.concat([
-        Buffer.from('PK\x03\x04'),
-        Buffer.alloc(22),
-        u16le(1),
-        u16le(0),
-        Buffer.from('a')
-      ]))
-    ]
+    ['a flood of zip entries', repeat(zipEntry)]
   ]
 }
