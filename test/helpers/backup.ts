@@ -215,7 +215,7 @@ export class Belongings {
 /** Uploads and deletes assets until the test ends. */
 export class Storm {
   readonly #loops: Promise<void>[]
-  readonly statuses = new Map<string, number>()
+  readonly statuses = new Set<string>()
   #stopped = false
 
   constructor (t: Test, owner: Owner, url: string) {
@@ -232,18 +232,15 @@ export class Storm {
     const left: string[] = []
     while (!this.#stopped) {
       const answer = await owner.upload(url, randomBytes(20_000))
-      this.#count('upload', answer.status)
+      this.statuses.add(`upload ${answer.status}`)
       if (answer.status === 201) left.push((JSON.parse(answer.text) as { id: string }).id)
       // Some assets are deleted later, some at once.
       const goes = left.length > 5 ? left.splice(Math.floor(Math.random() * left.length), 1)[0] : undefined
       if (goes !== undefined) {
-        this.#count('deletion', (await owner.call('DELETE', `${url}/assets/${goes}`)).status)
+        const { status } = await owner.call('DELETE', `${url}/assets/${goes}`)
+        this.statuses.add(`deletion ${status}`)
       }
       await sleep(100)
     }
-  }
-
-  #count (what: string, status: number): void {
-    this.statuses.set(`${what} ${status}`, (this.statuses.get(`${what} ${status}`) ?? 0) + 1)
   }
 }

@@ -143,27 +143,19 @@ export async function startReplica (
 }
 
 /** Waits until all replicas share, or don't share, their limits; returns the time in milliseconds. */
-export async function untilShared (replicas: readonly Replica[], isShared: boolean): Promise<number> {
-  return await measured(async () => {
-    for (const { metric } of replicas) {
-      await until(
-        async () => await metric('landfall_limits_shared') === Number(isShared),
-        `limits shared: ${isShared}`
-      )
-    }
-  })
-}
+export const untilShared = async (replicas: readonly Replica[], isShared: boolean): Promise<number> =>
+  await untilMetric(replicas, 'landfall_limits_shared', Number(isShared))
 
 /** Waits until all replicas receive, or don't receive, messages; returns the time in milliseconds. */
-export async function untilHearing (replicas: readonly Replica[], isHearing: boolean): Promise<number> {
-  return await measured(async () => {
-    for (const { metric } of replicas) {
-      await until(
-        async () => await metric('landfall_invalidation_channel_up') === Number(isHearing),
-        `channel up: ${isHearing}`
-      )
-    }
-  })
+export const untilHearing = async (replicas: readonly Replica[], isHearing: boolean): Promise<number> =>
+  await untilMetric(replicas, 'landfall_invalidation_channel_up', Number(isHearing))
+
+async function untilMetric (replicas: readonly Replica[], name: string, value: number): Promise<number> {
+  const from = performance.now()
+  for (const { metric } of replicas) {
+    await until(async () => await metric(name) === value, `${name} is ${value}`)
+  }
+  return Math.round(performance.now() - from)
 }
 
 /** Returns how many commands have run into the time limit of Redis. */
@@ -174,12 +166,6 @@ export async function timedOut (replicas: readonly Replica[]): Promise<number> {
       await metric(`${name}_count`) - await metric(`${name}_bucket{le="0.2"}`)
     ))
   return counts.reduce((sum, count) => sum + count, 0)
-}
-
-export async function measured (action: () => Promise<unknown>): Promise<number> {
-  const from = performance.now()
-  await action()
-  return Math.round(performance.now() - from)
 }
 
 /** Reads as a client until it is refused; returns the number of successful reads. */
@@ -272,7 +258,6 @@ export function expectCoherentReads (t: Test, reads: readonly Read[], pages: rea
   t.same(turnedBack(reads), [], 'no older version after a newer one')
   const staleMs = longestStaleness(reads, pages)
   t.ok(staleMs < 2000 + slackMs(), `stale for ${staleMs} ms`)
-  t.comment(`${t.name}: ${reads.length} reads, stale for at most ${staleMs} ms`)
 }
 
 /** Repeats a step until an action has ended. */

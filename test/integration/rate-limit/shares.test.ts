@@ -267,7 +267,6 @@ t.test('the limit is exact while Redis evicts keys', async (t) => {
         await commands.set(`landfall:document:${page + n}`, 'x'.repeat(2048), 'PX', 60_000)))
     }
     const windows = (await commands.keys(windowKey('*'))).length
-    t.comment(`${policy}: ${windows} of 300 windows are left`)
     if (policy === 'volatile-ttl') {
       t.equal(windows, 300, 'documents expire earlier than windows, so they are evicted')
       const [fresh] = await startReplicas(t, [server.url], { channelOf: replicas[0] })

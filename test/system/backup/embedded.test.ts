@@ -47,8 +47,7 @@ t.test('a backup during uploads and deletions is complete', async (t) => {
   })
   await storm.stop()
   t.strictSame(Object.keys(statuses(reads)), ['200'])
-  t.strictSame([...storm.statuses.keys()].sort(), ['deletion 204', 'upload 201'])
-  t.comment(Object.fromEntries(storm.statuses))
+  t.strictSame([...storm.statuses].sort(), ['deletion 204', 'upload 201'])
 
   const output = await succeed(t, env, 'verify', copy)
   t.match(output, /Every asset has a file, and every file has an asset: \d+ assets/)

@@ -69,8 +69,6 @@ const pick = <T>(values: readonly T[]): T => values[Math.floor(Math.random() * v
 export async function testCoherence (t: Test, options: CoherenceOptions): Promise<void> {
   const { operations, outages, unexpected, loads } = await runCoherence(t, options)
   const violations = checkHistory(operations, { boundMs: BOUND_MS + slackMs(), outages })
-  const writes = operations.filter(({ kind }) => kind === 'write').length
-  t.comment(`${operations.length} operations, ${writes} of them writes, ${outages.length} outages of Redis`)
   t.ok(operations.length >= options.operations)
   t.same(unexpected.slice(0, 10), [], 'no client got an error')
   t.same(violations.slice(0, 10).map(describeViolation), [])

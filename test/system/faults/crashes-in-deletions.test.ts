@@ -55,7 +55,6 @@ t.test('SIGKILL at any step leaves nothing of a deleted account', async (t) => {
     })
     t.equal(status, 204)
   })
-  t.comment(stops.map(({ when, step }) => `${when} ${step.slice(0, 60)}`))
   // Begun, two lists for the caches, two lists and batches of pages, list of files, two files, their rows,
   // the tokens, the user, and the end.
   t.equal(stops.length, 14, 'the process stopped at every step')

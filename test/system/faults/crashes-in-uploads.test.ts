@@ -59,7 +59,6 @@ t.test('SIGKILL in an upload leaves no row without its file', async (t) => {
 })
 
 t.test('SIGKILL while others work leaves no row without its file', async (t) => {
-  const seen: Record<string, unknown> = {}
   for (const [steps, nth] of [[/^write/, 5], [/^sync/, 1], [/^rename/, 1], [/^query INSERT/, 1]] as const) {
     const before = await look()
     t.ok(
@@ -72,7 +71,6 @@ t.test('SIGKILL while others work leaves no row without its file', async (t) => 
     await victim.kill()
     const left = await look()
     const added = left.rows.length - before.rows.length
-    seen[steps.source] = { rows: added, orphans: left.orphans.length, temporary: left.temporary.length }
     t.same(left.broken, [], `${steps.source}: every row has its file`)
     t.equal(
       added + left.orphans.length + left.temporary.length,
@@ -81,7 +79,6 @@ t.test('SIGKILL while others work leaves no row without its file', async (t) => 
     )
     t.same(await restartAndSweep(), { rows: left.rows, broken: [] }, 'no row and no file is lost')
   }
-  t.comment(JSON.stringify(seen))
 })
 
 t.test(

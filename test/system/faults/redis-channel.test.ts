@@ -12,13 +12,12 @@ const both = [one, two]
 const pages = [hot, ...cold]
 
 t.test('a lost channel is detected while commands still work', async (t) => {
-  let foundMs = 0
-  let backMs = 0
   const reads = await readers.during(async () => {
     await meanwhile(
       async () => {
         two.proxy.blackhole(/subscribe/i)
-        foundMs = await untilHearing([two], false)
+        const foundMs = await untilHearing([two], false)
+        t.ok(foundMs < 1500 + slackMs(), `found within ${foundMs} ms`)
         t.equal(await two.metric('landfall_limits_shared'), 1, 'commands still work')
         t.equal(
           await one.metric('landfall_invalidation_channel_up'),
@@ -28,7 +27,8 @@ t.test('a lost channel is detected while commands still work', async (t) => {
         await sleep(3000)
         // A connection that is subscribing during the fault stays dead, too.
         await two.proxy.restore({ forget: true })
-        backMs = await untilHearing([two], true)
+        const backMs = await untilHearing([two], true)
+        t.ok(backMs < 2000 + slackMs(), `back within ${backMs} ms`)
       },
       async () => await hot.write(one.url),
       100
@@ -36,9 +36,6 @@ t.test('a lost channel is detected while commands still work', async (t) => {
     await sleep(200)
   })
   expectCoherentReads(t, reads, pages)
-  t.ok(foundMs < 1500 + slackMs(), `found within ${foundMs} ms`)
-  t.ok(backMs < 2000 + slackMs(), `back within ${backMs} ms`)
-  t.comment(`found in ${foundMs} ms, back in ${backMs} ms`)
 })
 
 t.test('a replica that reconnects first serves no old copy', async (t) => {

@@ -99,7 +99,6 @@ t.test('after SIGKILL at any step, a page is published exactly once', async (t) 
   // The statements of a change, and its publication. A check for due times is none of them.
   const STEPS =
     /^query (?!.*clock_timestamp).*(landing_page_schedules|landing_page_drafts|landing_pages)|^redis eval/
-  const killed: Record<string, number> = {}
 
   /** Returns whether any process was stopped. */
   const round = async (point: Pick<StopPoint, 'nth' | 'when'>): Promise<boolean> => {
@@ -114,10 +113,6 @@ t.test('after SIGKILL at any step, a page is published exactly once', async (t) 
       return { service, stop }
     }))
     const victims = stops.filter(({ stop }) => stop !== undefined)
-    for (const { stop } of victims) {
-      const name = `${stop?.when} ${stop?.step.slice(0, 40)}`
-      killed[name] = (killed[name] ?? 0) + 1
-    }
     await Promise.all(victims.map(async ({ service }) => await service.restart()))
     await published
     await isPublishedOnce(t, page, JSON.stringify(point))
@@ -129,7 +124,6 @@ t.test('after SIGKILL at any step, a page is published exactly once', async (t) 
   t.ok(steps >= 4, `killed before ${steps} steps`)
   await round({ nth: steps, when: 'during' })
   await round({ nth: steps, when: 'after' })
-  t.comment(killed)
 })
 
 for (const [name, shift] of [['ahead', 3_600_000], ['behind', -3_600_000]] as const) {

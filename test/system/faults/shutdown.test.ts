@@ -136,7 +136,6 @@ for (const workers of ['1', '2']) {
     rest.abort()
     t.equal(await upload, 201, 'the upload in flight succeeds')
     t.same(await exit, [0, null])
-    t.comment(`after SIGTERM: ${reads.length} reads, ${asked.length} management requests`)
     t.notMatch(service.output(), /are cut off|are killed/)
   })
 }

@@ -77,7 +77,6 @@ export async function testConsumers (t: Test, minWrites: number): Promise<void> 
     }
     versions.set(id, version)
   }))
-  t.comment(`${writes} writes, ${receiver.messages.length} messages`)
   t.ok(receiver.messages.length < writes / 5, `${receiver.messages.length} messages for ${writes} writes`)
 
   await until(

@@ -59,7 +59,6 @@ for (const point of points) {
       await until(async () => await delivered(version + 1))
     })
     t.ok(stop, 'the process stopped')
-    t.comment(stop?.step.slice(0, 80))
     await service.kill()
     // PostgreSQL ends the statement of a killed process when it notices.
     await until(async () =>

@@ -180,14 +180,10 @@ t.test('a type passes when the list contains it, and a wildcard needs a detected
 })
 
 t.test('no hostile image takes five seconds or has invalid dimensions', async (t) => {
-  let slowest: [string, number] = ['', 0]
   for (const [name, content] of hostileImages()) {
     const start = process.cpuUsage()
     const { size } = await inspect(content, 'image/png')
-    const elapsed = process.cpuUsage(start).user / 1000
-    if (elapsed > slowest[1]) slowest = [name, elapsed]
+    t.ok(process.cpuUsage(start).user < 5_000_000, `${name} is fast enough`)
     t.ok(size === undefined || (size.width > 0 && size.height > 0), name)
   }
-  t.comment(`slowest: ${slowest[0]}, ${Math.round(slowest[1])} ms`)
-  t.ok(slowest[1] < 5000, `${slowest[0]} is the slowest`)
 })
