@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
-import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Registry } from 'prom-client'
 import type { Config } from '../config.ts'
-import { serveMetrics } from '../infra/telemetry/metrics.ts'
+import { addMetrics, serveMetrics } from '../infra/telemetry/metrics.ts'
 import { WorkerProcess, type WorkerEnd } from './worker-process.ts'
 import type { MetricsJson } from './worker.ts'
 
@@ -157,7 +157,7 @@ const isOrderly = ({ code, signal }: WorkerEnd): boolean =>
 class ClusterMetrics {
   readonly #workers: ReadonlySet<WorkerProcess>
   readonly #own = new Registry()
-  readonly #restarts: Counter
+  #restarts = 0
   /** The sums of the counters and histograms of workers that have ended. */
   #ended: MetricsJson = []
   #folding = Promise.resolve()
@@ -165,27 +165,21 @@ class ClusterMetrics {
   /** @param workers the running workers; the caller adds and removes them */
   constructor (workers: ReadonlySet<WorkerProcess>) {
     this.#workers = workers
-    const registers = [this.#own]
-    const listening = () => [...workers].filter(({ isListening }) => isListening).length
-    // eslint-disable-next-line no-new
-    new Gauge({
-      name: 'landfall_workers',
-      help: 'Workers that are listening',
-      registers,
-      collect () {
-        this.set(listening())
-      }
-    })
-    this.#restarts = new Counter({
-      name: 'landfall_worker_restarts_total',
-      help: 'Workers that exited unexpectedly and were replaced',
-      registers
+    addMetrics(this.#own, {
+      landfall_workers: [
+        'Workers that are listening',
+        () => [...workers].filter(({ isListening }) => isListening).length
+      ],
+      landfall_worker_restarts_total: [
+        'Workers that exited unexpectedly and were replaced',
+        () => this.#restarts
+      ]
     })
   }
 
   /** Adds the counts of a worker that crashed to those of the workers that ended. */
   retire (worker: WorkerProcess): void {
-    this.#restarts.inc()
+    this.#restarts++
     this.#folding = this.#folding.then(async () => {
       const counted = worker.metrics.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
       this.#ended = await AggregatorRegistry.aggregate([this.#ended, counted]).getMetricsAsJSON()

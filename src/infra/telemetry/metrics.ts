@@ -41,6 +41,8 @@ interface MetricOptions {
   readonly aggregator?: 'min' | 'max'
 }
 
+type MetricConfiguration = CounterConfiguration<string> & GaugeConfiguration<string>
+
 /** What a metric means, what reads its value, and its options. */
 type Metric = readonly [help: string, read: () => number | LabelledValues, options?: MetricOptions]
 
@@ -50,38 +52,26 @@ type Metric = readonly [help: string, read: () => number | LabelledValues, optio
  */
 export function addMetrics (registry: Registry, metrics: Readonly<Record<string, Metric>>): void {
   for (const [name, [help, read, { label, ...options } = {}]] of Object.entries(metrics)) {
-    const labelNames = label === undefined ? [] : [label]
-    const configuration = { name, help, ...options, labelNames, registers: [registry] }
-    const samples = () => toSamples(read(), label)
-    if (name.endsWith('_total')) addCounter(configuration, samples)
-    else addGauge(configuration, samples)
+    const Kind: new(configuration: MetricConfiguration) => object = name.endsWith('_total') ? Counter : Gauge
+    // eslint-disable-next-line no-new
+    new Kind({
+      name,
+      help,
+      ...options,
+      labelNames: label === undefined ? [] : [label],
+      registers: [registry],
+      collect () {
+        this.reset()
+        for (const [labels, value] of toSamples(read(), label)) this.inc(labels, value)
+      }
+    })
   }
 }
 
-type Samples = () => [labels: Record<string, string>, value: number][]
-
-function addCounter (configuration: CounterConfiguration<string>, samples: Samples): void {
-  // eslint-disable-next-line no-new
-  new Counter({
-    ...configuration,
-    collect () {
-      this.reset()
-      for (const [labels, value] of samples()) this.inc(labels, value)
-    }
-  })
-}
-
-function addGauge (configuration: GaugeConfiguration<string>, samples: Samples): void {
-  // eslint-disable-next-line no-new
-  new Gauge({
-    ...configuration,
-    collect () {
-      for (const [labels, value] of samples()) this.set(labels, value)
-    }
-  })
-}
-
-function toSamples (values: number | LabelledValues, label: string | undefined): ReturnType<Samples> {
+function toSamples (
+  values: number | LabelledValues,
+  label: string | undefined
+): [labels: Record<string, string>, value: number][] {
   if (typeof values === 'number' || label === undefined) return [[{}, Number(values)]]
   return Object.entries(values).map(([key, value]) => [{ [label]: key }, value])
 }
