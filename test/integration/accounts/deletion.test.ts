@@ -29,15 +29,7 @@ const readStatus = async (url: string, on = replica) => (await on.inject(url)).s
 
 /** The number of rows in each table that belong to a user. */
 async function rowsOf (userId: number): Promise<number[]> {
-  const owned = [
-    'account_deletions',
-    'sessions',
-    'api_keys',
-    'mails',
-    'mail_links',
-    'landing_pages',
-    'assets'
-  ]
+  const owned = 'account_deletions sessions api_keys mails mail_links landing_pages assets'.split(' ')
   const places = ['users WHERE id', ...owned.map((table) => `${table} WHERE user_id`)]
   const counts = places.map((place, n) => `(SELECT count(*)::integer FROM ${place} = ${userId}) AS c${n}`)
   const [row] = await query(settings.DATABASE_URL as string, `SELECT ${counts.join(', ')}`)

@@ -16,7 +16,8 @@ const live = (...headers: string[]): string => lines('GET /health/live HTTP/1.1'
 const read = (...headers: string[]): string => lines(`GET ${publicPath} HTTP/1.1`, ...headers)
 const signIn = (...headers: string[]): string =>
   lines('POST /auth/sign_in HTTP/1.1', 'Host: x', 'Content-Type: application/json', ...headers)
-const CHUNKED = signIn('Transfer-Encoding: chunked')
+const IN_CHUNKS = 'Transfer-Encoding: chunked'
+const CHUNKED = signIn(IN_CHUNKS)
 const JSON_CHUNKS = '2\r\n{}\r\n0\r\n\r\n'
 
 t.test('every message gets exactly one response with the expected status', async () => {
@@ -78,11 +79,7 @@ t.test('every message gets exactly one response with the expected status', async
     ['CONNECT', 405, lines('CONNECT x:443 HTTP/1.1', 'Host: x:443')],
     ['TRACE', 405, lines(`TRACE ${publicPath} HTTP/1.1`, 'Host: x', 'Cookie: secret=1')],
     ['an expectation', 417, live('Expect: nonsense')],
-    [
-      'an expectation in HTTP/1.0',
-      200,
-      lines('GET /health/live HTTP/1.0', 'Host: x', 'Expect: 100-continue')
-    ],
+    ['an expectation in HTTP/1.0', 200, live('Expect: 100-continue').replace('/1.1', '/1.0')],
     ['an upgrade', 200, live('Connection: Upgrade', 'Upgrade: websocket')],
     ['garbage', 400, 'garbage\r\n\r\n'],
     ['NUL in the URL', 400, lines('GET /\0 HTTP/1.1', 'Host: x')],
@@ -93,16 +90,8 @@ t.test('every message gets exactly one response with the expected status', async
     ['a header folded over lines', 400, live('X: a', ' b\x01')],
     ['the uploads folder', 404, lines('GET /uploads/ HTTP/1.1', 'Host: x')],
     // Request smuggling: all servers must agree where a body ends.
-    [
-      'Content-Length and chunked',
-      400,
-      signIn('Content-Length: 4', 'Transfer-Encoding: chunked') + JSON_CHUNKS
-    ],
-    [
-      'chunked and Content-Length',
-      400,
-      signIn('Transfer-Encoding: chunked', 'Content-Length: 4') + JSON_CHUNKS
-    ],
+    ['Content-Length and chunked', 400, signIn('Content-Length: 4', IN_CHUNKS) + JSON_CHUNKS],
+    ['chunked and Content-Length', 400, signIn(IN_CHUNKS, 'Content-Length: 4') + JSON_CHUNKS],
     ['two different lengths', 400, `${signIn('Content-Length: 2', 'Content-Length: 3')}{} `],
     ['the same length twice', 400, `${signIn('Content-Length: 2', 'Content-Length: 2')}{}`],
     ['a list of lengths', 400, `${signIn('Content-Length: 2, 2')}{}`],
