@@ -174,13 +174,3 @@ t.test('the ETag of a record changes with the pages that use it', async (t) => {
   t.equal((await remove(asset.id, '?if_unused=true', { 'if-match': etag })).statusCode, 409)
   t.equal((await remove(asset.id, '', { 'if-match': etag })).statusCode, 204)
 })
-
-t.test('conditions with dates know only the upload, because the use of an asset has no date', async (t) => {
-  const asset = await uploaded()
-  const later = new Date(Date.now() + 60_000).toUTCString()
-  t.equal((await get(asset.id, { 'if-modified-since': later })).statusCode, 200)
-  t.equal((await get(asset.id, { 'if-unmodified-since': later })).statusCode, 200)
-  const past = new Date(Date.now() - 60_000).toUTCString()
-  t.equal((await get(asset.id, { 'if-unmodified-since': past })).statusCode, 412)
-  t.equal((await remove(asset.id, '', { 'if-unmodified-since': past })).statusCode, 412)
-})

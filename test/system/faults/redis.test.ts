@@ -4,12 +4,12 @@ import { call } from '../../helpers/client.ts'
 import { statuses } from '../../helpers/readers.ts'
 import type { Proxy } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { expectCoherentReads, LIMIT, newClient, spend, spendTogether, startReplicas, timedOut, undisturbed,
-  untilShared } from '../../helpers/redis-replicas.ts'
+import { expectCoherentReads, LIMIT, meanwhile, newClient, spend, spendTogether, startReplicas, timedOut,
+  undisturbed, untilHearing, untilShared } from '../../helpers/redis-replicas.ts'
 import { slackMs } from '../../helpers/slack.ts'
 
-// All kinds of Redis outages under a steady load of public reads on two replicas. redis-channel.test.ts tests
-// messages between replicas, and test/integration/rate-limit the limit step by step.
+// All kinds of Redis outages, and failures between Redis and one replica, under a steady load of public reads
+// on two replicas. test/integration/rate-limit tests the limit step by step.
 
 const { redis, admin, one, two, owner, hot, cold, create, readers } = await startReplicas(t)
 const both = [one, two]
@@ -181,6 +181,62 @@ t.test('a pause of the process is no outage of Redis', async () => {
     await untilShared([one], true)
     return await outages() === before
   }, 'no outage was counted')
+})
+
+t.test('a lost channel is detected while commands still work', async (t) => {
+  const reads = await readers.during(async () => {
+    await meanwhile(
+      async () => {
+        two.proxy.blackhole(/subscribe/i)
+        const foundMs = await untilHearing([two], false)
+        t.ok(foundMs < 1500 + slackMs(), `found within ${foundMs} ms`)
+        t.equal(await two.metric('landfall_limits_shared'), 1, 'commands still work')
+        t.equal(
+          await one.metric('landfall_invalidation_channel_up'),
+          1,
+          'the other replica still gets messages'
+        )
+        await sleep(3000)
+        // A connection that is subscribing during the fault stays dead, too.
+        await two.proxy.restore({ forget: true })
+        const backMs = await untilHearing([two], true)
+        t.ok(backMs < 2000 + slackMs(), `back within ${backMs} ms`)
+      },
+      async () => await hot.write(one.url),
+      100
+    )
+    await sleep(200)
+  })
+  expectCoherentReads(t, reads, pages)
+})
+
+t.test('a replica that reconnects first serves no old copy', async (t) => {
+  const [changed, doomed] = [await create(), await create()]
+  for (const page of [changed, doomed]) t.equal((await page.read(two.url)).version, 1)
+  for (const { proxy } of both) await proxy.refuse()
+  await untilShared(both, false)
+  t.equal((await changed.write(one.url)).status, 200)
+  t.equal((await doomed.remove(one.url)).status, 204)
+
+  await two.proxy.restore()
+  await untilShared([two], true)
+  t.equal(await one.metric('landfall_limits_shared'), 0, 'the writer has not published yet')
+  t.equal((await changed.read(two.url)).version, 2)
+  t.equal((await doomed.read(two.url)).status, 404)
+
+  t.equal((await changed.write(two.url)).status, 200)
+  const reads = await readers.during(async () => {
+    await one.proxy.restore()
+    await untilShared([one], true)
+    await untilHearing([one], true)
+    for (let n = 0; n < 20; n++) {
+      for (const { url } of both) {
+        t.equal((await changed.read(url)).version, 3, 'the unpublished version has been replaced')
+        t.equal((await doomed.read(url)).status, 404)
+      }
+    }
+  })
+  t.same(Object.keys(statuses(reads)), ['200'])
 })
 
 t.test("memory use hasn't grown after all these faults", async (t) => {

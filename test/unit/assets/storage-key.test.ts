@@ -1,6 +1,5 @@
 import t from 'tap'
-import { isInlineType, newStorageKey,
-  presentationOf } from '../../../src/modules/assets/storage/storage-key.ts'
+import { newStorageKey, presentationOf } from '../../../src/modules/assets/storage/storage-key.ts'
 
 const ID = 'aB3'.repeat(7) + 'z'
 
@@ -14,32 +13,6 @@ t.test('storage keys are random and say how to serve', async (t) => {
     inline: true
   })
   t.strictSame(presentationOf(newStorageKey('video/mp4')), { contentType: 'video/mp4', inline: true })
-})
-
-t.test('types that browsers could execute are never served inline', async (t) => {
-  const types = [
-    'text/html',
-    'text/xml',
-    'text/javascript',
-    'text/css',
-    'application/wasm',
-    'text/vtt',
-    '',
-    'constructor',
-    '__proto__',
-    'IMAGE/PNG'
-  ]
-  for (const type of types) {
-    t.notOk(isInlineType(type), type)
-    t.strictSame(presentationOf(newStorageKey(type)), {
-      contentType: 'application/octet-stream',
-      inline: false
-    }, type)
-  }
-  for (const type of ['image/svg+xml', 'text/plain', 'application/zip']) {
-    t.notOk(isInlineType(type), type)
-    t.strictSame(presentationOf(newStorageKey(type)), { contentType: type, inline: false }, type)
-  }
 })
 
 t.test('only generated storage keys are accepted', async (t) => {
