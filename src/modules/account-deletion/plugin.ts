@@ -44,15 +44,11 @@ export async function hidePages (
   userId: number,
   publish: (publicIds: readonly string[]) => Promise<void>
 ): Promise<void> {
-  for (let after: string | undefined = OLDEST; after !== undefined;) {
-    const pages: { id: string, publicId: string }[] = await listPagesOf(
-      database,
-      userId,
-      after,
-      PUBLISHED_AT_ONCE
-    )
+  for (let after = OLDEST;;) {
+    const pages = await listPagesOf(database, userId, after, PUBLISHED_AT_ONCE)
     await publish(pages.map(({ publicId }) => publicId))
-    after = pages.at(-1)?.id
+    if (pages.length < PUBLISHED_AT_ONCE) return
+    after = pages.at(-1)?.id as string
   }
 }
 
