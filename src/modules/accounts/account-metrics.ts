@@ -11,12 +11,13 @@ declare module 'fastify' {
 }
 
 /** Counts of events in this process. The code that handles an event increments its count. */
-export interface AuthCounts {
-  readonly sessions: Record<'begun' | 'refreshed' | 'replayed' | 'signed_out' | 'ended', number>
-  signInFailures: number
+type AuthCounts = ReturnType<typeof noCounts>
+const noCounts = () => ({
+  sessions: { begun: 0, refreshed: 0, replayed: 0, signed_out: 0, ended: 0 },
+  signInFailures: 0,
   /** Requests answered with a 429, by limit. */
-  readonly throttled: Record<'sign_in' | 'sign_up' | 'refresh' | 'password_reset', number>
-}
+  throttled: { sign_in: 0, sign_up: 0, refresh: 0, password_reset: 0 }
+})
 
 /** Keys that have a metric of their own: those used last. Prometheus keeps a time series for each. */
 const MEASURED_KEYS = 1000
@@ -24,11 +25,7 @@ const MEASURED_KEYS = 1000
 export default fp(async (app) => {
   const keyRequests = new LRUCache<string, number>({ max: MEASURED_KEYS })
   app.decorate('countKeyUse', (id) => keyRequests.set(id, (keyRequests.get(id) ?? 0) + 1))
-  const counts: AuthCounts = {
-    sessions: { begun: 0, refreshed: 0, replayed: 0, signed_out: 0, ended: 0 },
-    signInFailures: 0,
-    throttled: { sign_in: 0, sign_up: 0, refresh: 0, password_reset: 0 }
-  }
+  const counts = noCounts()
   app.decorate('authCounts', counts)
   addMetrics(app.metrics, {
     landfall_api_key_requests_total: [

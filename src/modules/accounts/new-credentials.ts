@@ -35,7 +35,7 @@ export async function checkSignUp (
   body: unknown,
   schemaProblems: readonly string[]
 ): Promise<NewAccount> {
-  const user = userIn(body)
+  const user = fieldsOf(fieldsOf(body).user)
   const { email, password } = user
   const problems = [...schemaProblems]
   if (isString(email) && isPlainEmailAddress(email) && await findUser(database, email) !== undefined) {
@@ -80,16 +80,14 @@ export function checkPasswordFields (email: unknown, body: unknown): string[] {
   return problems
 }
 
-export const hasUser = (body: unknown): boolean => isFields(body) && isFields(body.user)
-
-const userIn = (body: unknown): Fields => fieldsOf(fieldsOf(body).user)
-
-/** Returns the fields of a body that may have any shape. */
-export const fieldsOf = (body: unknown): Fields => isFields(body) ? body : {}
-
 type Fields = Readonly<Record<string, unknown>>
 
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+/** Returns the fields of a body that may have any shape. Other values than objects have none of them. */
+export const fieldsOf = (body: unknown): Fields => (body ?? {}) as Fields
+
+export function hasUser (body: unknown): boolean {
+  const { user } = fieldsOf(body)
+  return typeof user === 'object' && user !== null && !Array.isArray(user)
+}
 
 const isString = (value: unknown): value is string => typeof value === 'string'

@@ -143,7 +143,7 @@ export async function postponeMail (
 }
 
 export async function measureQueue (database: Database): Promise<Backlog> {
-  const count = await database.mail.count()
-  const oldest = await database.mail.findFirst({ orderBy: { createdAt: 'asc' }, select: { createdAt: true } })
-  return { count, oldestSeconds: oldest === null ? 0 : (Date.now() - oldest.createdAt.getTime()) / 1000 }
+  const { _count: count, _min: { createdAt } } = await database.mail
+    .aggregate({ _count: true, _min: { createdAt: true } })
+  return { count, oldestSeconds: createdAt === null ? 0 : (Date.now() - createdAt.getTime()) / 1000 }
 }

@@ -7,7 +7,7 @@ import { addMetrics } from '../../../infra/telemetry/metrics.ts'
 import { isLinkKind, linkTo } from './link-pages.ts'
 import { claimMail, measureQueue, postponeMail, removeMail, type ClaimedMail,
   type MailKind } from './queue-repository.ts'
-import { writeMail } from './texts.ts'
+import { MAIL_KINDS, writeMail } from './texts.ts'
 import { createTransport, describeFailure, isPermanent, type SendMail } from './transport.ts'
 
 declare module 'fastify' {
@@ -33,14 +33,7 @@ export const retrySeconds = (attempts: number): number =>
   Math.min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
 
 type Counts = Record<MailKind, number>
-const noCounts = (): Counts => ({
-  email_confirmation: 0,
-  password_reset: 0,
-  password_changed: 0,
-  api_key_created: 0,
-  account_deleted: 0,
-  webhook_paused: 0
-})
+const noCounts = () => Object.fromEntries(MAIL_KINDS.map((kind) => [kind, 0])) as Counts
 
 /** A newer release may have queued a kind that this one doesn't know. */
 function count (counts: Partial<Counts>, kind: MailKind): void {

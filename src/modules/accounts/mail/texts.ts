@@ -96,6 +96,8 @@ const CONTENTS: Readonly<Record<MailKind, (context: MailContext) => Content>> = 
   }
 }
 
+export const MAIL_KINDS = Object.keys(CONTENTS) as readonly MailKind[]
+
 /** Writes a mail as plain text. @throws {Error} if this release doesn't know the kind */
 export function writeMail (kind: MailKind, context: MailContext): MailText {
   if (!Object.hasOwn(CONTENTS, kind)) throw new Error('this release knows no such mail')
