@@ -4,8 +4,7 @@ import { loadConfig } from '../../../src/config.ts'
 import { Database } from '../../../src/infra/postgres/database.ts'
 import { statement } from '../../../src/infra/postgres/statement.ts'
 import { isDatabaseUnavailable } from '../../../src/infra/postgres/unavailable.ts'
-import { createMigratedDatabase, createProxy, query, startPostgresServer,
-  type Teardown } from '../../helpers/servers.ts'
+import { createMigratedDatabase, query, startPostgresServer, type Teardown } from '../../helpers/servers.ts'
 import { databaseApp } from '../../helpers/database-app.ts'
 import { slackMs } from '../../helpers/slack.ts'
 import { openTransaction } from '../../helpers/transaction.ts'
@@ -102,33 +101,6 @@ t.test('a server that is stopped, has crashed or hangs is unavailable until it w
   t.ok(took < TIMEOUT_MS + slackMs(), 'the waits for a connection and for the response count together')
   server.resume()
   await recovers(t, database, 'resumed')
-})
-
-t.test('dropped packets and refused or reset connections count as unavailable', async (t) => {
-  const proxy = await createProxy(t, await createMigratedDatabase(t))
-  const database = await open(t, proxy.url)
-  await recovers(t, database, 'before the failure')
-  proxy.blackhole()
-  await failsAsUnavailable(t, database, 'dropped')
-  await proxy.restore()
-  await recovers(t, database, 'restored')
-  await proxy.refuse()
-  await failsAsUnavailable(t, database, 'refused')
-  await proxy.restore()
-  await recovers(t, database, 'restored')
-
-  const asleep = database.$queryRaw`SELECT pg_sleep(5)::text`.then(() => undefined, (error: unknown) => error)
-  await database.user.count()
-  proxy.disconnect()
-  t.ok(isDatabaseUnavailable(await asleep), 'reset while a statement runs')
-  await recovers(t, database, 'reset')
-})
-
-t.test('a connection that the server ends during a statement counts as unavailable', async (t) => {
-  const database = await open(t, await createMigratedDatabase(t))
-  const ownEnd = async () => await database.$queryRaw`SELECT pg_terminate_backend(pg_backend_pid())`
-  await failsAsUnavailable(t, database, 'terminated', Object.entries({ query: ownEnd }))
-  await recovers(t, database, 'after that')
 })
 
 t.test('the pool replaces connections that end while they are idle', async (t) => {
