@@ -19,7 +19,7 @@ const read = async (publicId: string) => await app.inject({ url: `/landing_pages
 
 t.test('the document is sent and stored byte for byte', async (t) => {
   const { id, public_id: publicId } = await createPage(app, owner)
-  // revisions.test.ts and hostile/exact-bytes.test.ts have many others.
+  // publication-model.test.ts and hostile/exact-bytes.test.ts have many others.
   const document = ' {"a" : 1.0, "a":1e400,"__proto__":{"\\ud800":"\\u0000"}}\r\n'
   const { statusCode, headers: { etag } } = await put(id, document)
   t.equal(statusCode, 204)

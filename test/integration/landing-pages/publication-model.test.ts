@@ -1,8 +1,11 @@
+import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
+import { pruneRevisions } from '../../../src/modules/landing-pages/revision-repository.ts'
 import { buildTestApp, createPage, sendAs, signUp, testSettings } from '../../helpers/app.ts'
+import { valueText } from '../../helpers/json-text.ts'
 import { claimRedis } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 
@@ -32,23 +35,35 @@ const read = async (app: FastifyInstance, publicId: string) => {
 }
 
 type Operation =
-  | { readonly type: 'write' | 'patch' | 'draft' | 'patchDraft', readonly value: number }
+  | { readonly type: 'write' | 'patch' | 'draft' | 'patchDraft', readonly value: string }
   | { readonly type: 'discard' | 'publish' | 'unpublish' | 'delete' | 'undelete' }
   | { readonly type: 'restore', readonly back: number }
   | { readonly type: 'schedule', readonly publishes: boolean, readonly unpublishes: boolean }
+  | { readonly type: 'prune', readonly count: number, readonly bytes: number }
   // The times of the schedule come.
   | { readonly type: 'elapse' }
 
-/** What the service has to do. A document is a number in an array. */
+interface Version {
+  readonly version: number
+  readonly text: string
+  readonly published: boolean
+  readonly scheduled: boolean
+  readonly restoredFrom: number | null
+}
+
+/** What the service has to do. A document is an array of one value. */
 class Model {
   document = '[0]'
-  draft: { text: string, isOutdated: boolean } | undefined
+  draft: { text: string, base: number, isOutdated: boolean } | undefined
   published = true
   isDeleted = false
   schedule = { publishes: false, unpublishes: false }
-  versions: { text: string, published: boolean, scheduled: boolean }[] = [
-    { text: '[0]', published: true, scheduled: false }
-  ]
+  /** Those that are kept, the newest first. */
+  versions: Version[] = [{ version: 1, text: '[0]', published: true, scheduled: false, restoredFrom: null }]
+
+  get version (): number {
+    return this.versions[0]?.version as number
+  }
 
   get public (): string | number {
     return this.published && !this.isDeleted ? this.document : 404
@@ -57,6 +72,7 @@ class Model {
   /** Returns the status of the response. */
   apply (operation: Operation): number {
     if (operation.type === 'elapse') return this.#elapse()
+    if (operation.type === 'prune') return this.#prune(operation.count, operation.bytes)
     if (this.isDeleted !== (operation.type === 'undelete')) return 404
     switch (operation.type) {
       case 'write':
@@ -64,16 +80,17 @@ class Model {
         this.#replace(`[${operation.value}]`)
         return 204
       case 'restore': {
-        const version = this.versions.at(-1 - operation.back)
-        if (version === undefined) return 404
-        this.#replace(version.text)
+        const restored = this.versions.find(({ version }) => version === this.version - operation.back)
+        if (restored === undefined) return 404
+        this.#replace(restored.text, restored.version)
         return 200
       }
       case 'draft':
       case 'patchDraft': {
         if (this.schedule.publishes) return 409
         const isNew = this.draft === undefined
-        this.draft = { text: `[${operation.value}]`, isOutdated: this.draft?.isOutdated ?? false }
+        const { base, isOutdated } = this.draft ?? { base: this.version, isOutdated: false }
+        this.draft = { text: `[${operation.value}]`, base, isOutdated }
         return isNew ? 201 : 204
       }
       case 'discard':
@@ -128,19 +145,39 @@ class Model {
     this.schedule.unpublishes = false
   }
 
-  #replace (text: string): void {
+  #prune (maxCount: number, maxBytes: number): number {
+    let bytes = 0
+    this.versions = this.versions.filter(({ text }, index) => {
+      if (index > 0) bytes += Buffer.byteLength(text)
+      return index === 0 || (index <= maxCount && bytes <= maxBytes)
+    })
+    // A version that was removed may have had other bytes.
+    const { draft } = this
+    const isKept = (version: number) => this.versions.some((one) => one.version === version)
+    if (draft !== undefined && !isKept(draft.base)) draft.isOutdated = true
+    return 200
+  }
+
+  #replace (text: string, restoredFrom: number | null = null): void {
     if (text === this.document) return
     this.document = text
     if (this.draft !== undefined) this.draft.isOutdated = true
-    this.#addVersion()
+    this.#addVersion(false, restoredFrom)
   }
 
-  #addVersion (scheduled = false): void {
-    this.versions.push({ text: this.document, published: this.published && !this.isDeleted, scheduled })
+  #addVersion (scheduled = false, restoredFrom: number | null = null): void {
+    const published = this.published && !this.isDeleted
+    this.versions.unshift({
+      version: this.version + 1,
+      text: this.document,
+      published,
+      scheduled,
+      restoredFrom
+    })
   }
 }
 
-async function request (app: FastifyInstance, id: string, versions: number, operation: Operation) {
+async function request (app: FastifyInstance, id: string, current: number, operation: Operation) {
   const url = `/manage/landing_pages/${id}`
   switch (operation.type) {
     case 'write':
@@ -152,7 +189,7 @@ async function request (app: FastifyInstance, id: string, versions: number, oper
       return await send(app, 'PATCH', `${url}/${part}`, body, 'json-patch+json')
     }
     case 'restore': {
-      const version = Math.max(0, versions - operation.back) || 999
+      const version = Math.max(0, current - operation.back) || 999
       return await send(app, 'POST', `${url}/revisions/${version}/restore`)
     }
     case 'draft':
@@ -174,6 +211,11 @@ async function request (app: FastifyInstance, id: string, versions: number, oper
       })
       return await send(app, 'PUT', `${url}/schedule`, body)
     }
+    case 'prune': {
+      const limits = { maxCount: operation.count, maxBytes: operation.bytes, replacedSince: null }
+      await pruneRevisions(app.database, limits)
+      return { statusCode: 200 }
+    }
     case 'elapse':
       return await elapse(id)
   }
@@ -194,7 +236,7 @@ async function elapse (id: string) {
   return { statusCode: 200 }
 }
 
-const value = fc.nat(3)
+const value = fc.oneof(fc.constantFrom('0', '1', '2', '3'), valueText)
 const operations = fc.array(
   fc.tuple(
     fc.nat(1),
@@ -206,39 +248,55 @@ const operations = fc.array(
       }),
       fc.record({ type: fc.constant('restore'), back: fc.nat(3) }),
       fc.record({ type: fc.constant('schedule'), publishes: fc.boolean(), unpublishes: fc.boolean() }),
+      fc.record({ type: fc.constant('prune'), count: fc.nat(6), bytes: fc.nat(200) }),
       fc.record({ type: fc.constant('elapse') })
     ) as fc.Arbitrary<Operation>
   ),
   { minLength: 1, maxLength: 12 }
 )
 
-t.test('whatever is asked of two replicas, a page, its draft and its history are what they must be', async (t) => {
+t.test('any history of a page comes back byte for byte', async (t) => {
   await fc.assert(
     fc.asyncProperty(operations, async (sequence) => {
       const model = new Model()
       const { id, public_id: publicId } = await createPage(replicas[0], owner, '[0]')
       for (const [replica, operation] of sequence) {
         const app = replicas[replica] as FastifyInstance
-        const { statusCode } = await request(app, id, model.versions.length, operation)
-        const { length } = model.versions
-        t.equal(statusCode, model.apply(operation), JSON.stringify(operation))
+        const { version } = model
+        const { statusCode } = await request(app, id, version, operation)
+        t.equal(statusCode, model.apply(operation), operation.type)
         // What another replica has written may arrive later, and so may a scheduled change.
-        if (operation.type === 'elapse' || model.versions.length === length) {
+        if (operation.type === 'elapse' || model.version === version) {
           await until(async () => await read(app, publicId) === model.public)
-        } else t.equal(await read(app, publicId), model.public, `the own write: ${JSON.stringify(operation)}`)
+        } else t.ok(await read(app, publicId) === model.public, `the own write: ${operation.type}`)
       }
       for (const app of replicas) {
         await until(async () => await read(app, publicId) === model.public)
       }
-      if (model.isDeleted) await send(replicas[1], 'POST', `/manage/deleted_pages/${id}/restore`)
+      const last: Operation = { type: 'undelete' }
+      if (model.isDeleted) t.equal((await request(replicas[1], id, 0, last)).statusCode, model.apply(last))
+      const url = `/manage/landing_pages/${id}`
       const { draft, publish_at: publishAt, unpublish_at: unpublishAt } =
-        (await send(replicas[0], 'GET', `/manage/landing_pages/${id}/publication`)).json()
+        (await send(replicas[0], 'GET', `${url}/publication`)).json()
       t.equal(draft?.outdated, model.draft?.isOutdated)
       t.same({ publishes: publishAt !== null, unpublishes: unpublishAt !== null }, model.schedule)
-      const history: { published: boolean, scheduled: boolean }[] =
-        (await send(replicas[1], 'GET', `/manage/landing_pages/${id}/revisions?limit=100`)).json()
-      const states = history.map(({ published, scheduled }) => ({ published, scheduled })).reverse()
-      t.same(states.slice(0, model.versions.length), model.versions.map(({ text: _text, ...state }) => state))
+      const history = (await send(replicas[1], 'GET', `${url}/revisions?limit=100`)).json()
+      t.match(
+        history,
+        model.versions.map(({ text, restoredFrom, ...version }) => ({
+          ...version,
+          etag: `"${createHash('sha256').update(text).digest('base64url')}"`,
+          byte_size: Buffer.byteLength(text),
+          author: { type: 'user', name: owner.user.email },
+          restored_from: restoredFrom
+        }))
+      )
+      t.equal(history.length, model.versions.length)
+      const times = history.map(({ created_at: at }: { created_at: string }) => at)
+      t.same(times, times.toSorted().reverse())
+      for (const { version, text } of model.versions) {
+        t.ok((await send(replicas[0], 'GET', `${url}/revisions/${version}`)).body === text)
+      }
       if (!t.passing()) throw new Error('differs from the model')
     }),
     { numRuns: 100 }

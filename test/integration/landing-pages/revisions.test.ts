@@ -1,15 +1,13 @@
 import { createHash } from 'node:crypto'
-import { isDeepStrictEqual } from 'node:util'
-import fc from 'fast-check'
 import t from 'tap'
 import { cleanUpPages } from '../../../src/modules/landing-pages/cleanup.ts'
 import { pruneRevisions,
   type RevisionLimits } from '../../../src/modules/landing-pages/revision-repository.ts'
 import { buildTestApp, createPage, nextOf, sendAs, signUp } from '../../helpers/app.ts'
-import { containerText, valueText } from '../../helpers/json-text.ts'
 import { query } from '../../helpers/servers.ts'
 
-// The versions of pages: any history compared with a model, restores, and the removal of earlier versions.
+// The versions of pages: restores, and the removal of earlier ones. publication-model.test.ts compares any
+// history with a model.
 
 const app = await buildTestApp(t, { RATE_LIMIT_PUBLIC: '1000000' })
 const owner = await signUp(app)
@@ -35,111 +33,6 @@ const newPage = async (...documents: string[]) => {
   for (const document of documents.slice(1)) await write(page.id, document)
   return page
 }
-/** Adds a value to a document. @returns the new text; undefined if it isn't the old one with the value */
-async function patch (id: string, before: string, name: string, value: string): Promise<string | undefined> {
-  const isObject = before.trimStart().startsWith('{')
-  const body = `[{"op":"add","path":"/${isObject ? name : '-'}","value":${value}}]`
-  const type = { 'content-type': 'application/json-patch+json' }
-  const { statusCode } = await sendAs(app, owner, 'PATCH', `${pageUrl(id)}/document`, body, type)
-  const { body: text } = await get(`${pageUrl(id)}/document`)
-  if (statusCode === 422) return text === before ? text : undefined // the name is there twice
-  if (statusCode !== 204 || !text.includes(value)) return undefined
-  const after = JSON.parse(text)
-  const added = isObject ? after[name] : after.at(-1)
-  return isDeepStrictEqual(added, JSON.parse(value)) ? text : undefined
-}
-
-interface Version {
-  readonly version: number
-  readonly text: string
-  readonly restored_from: number | null
-}
-
-/** What a page has to return. `versions` are those that are kept, newest first. */
-class Model {
-  versions: Version[]
-
-  constructor (text: string) {
-    this.versions = [{ version: 1, text, restored_from: null }]
-  }
-
-  get current (): Version {
-    return this.versions[0] as Version
-  }
-
-  write (text: string, restoredFrom: number | null = null): void {
-    if (text === this.current.text) return
-    this.versions.unshift({ version: this.current.version + 1, text, restored_from: restoredFrom })
-  }
-
-  prune (maxCount: number, maxBytes: number): void {
-    let bytes = 0
-    this.versions = this.versions.filter(({ text }, index) => {
-      if (index > 0) bytes += Buffer.byteLength(text)
-      return index === 0 || (index <= maxCount && bytes <= maxBytes)
-    })
-  }
-}
-
-const step = fc.oneof(
-  fc.record({ does: fc.constant('write' as const), text: containerText }),
-  fc.record({ does: fc.constant('rewrite' as const), back: fc.nat(3) }),
-  fc.record({ does: fc.constant('restore' as const), version: fc.integer({ min: 1, max: 12 }) }),
-  fc.record({
-    does: fc.constant('patch' as const),
-    name: fc.constantFrom('a', '', '__proto__'),
-    value: valueText
-  }),
-  fc.record({ does: fc.constant('prune' as const), count: fc.nat(6), bytes: fc.nat(200) })
-)
-
-t.test('any history comes back byte for byte', async (t) => {
-  await fc.assert(
-    fc.asyncProperty(containerText, fc.array(step, { maxLength: 14 }), async (first, steps) => {
-      const { id } = await createPage(app, owner, first)
-      const model = new Model(first)
-      for (const next of steps) {
-        if (next.does === 'write' || next.does === 'rewrite') {
-          const text = next.does === 'write' ? next.text
-            : (model.versions[Math.min(next.back, model.versions.length - 1)] as Version).text
-          if ((await write(id, text)).statusCode !== 204) return false
-          model.write(text)
-        } else if (next.does === 'restore') {
-          const source = model.versions.find(({ version }) => version === next.version)
-          const { statusCode } = await restore(id, next.version)
-          if (statusCode !== (source === undefined ? 404 : 200)) return false
-          if (source !== undefined) model.write(source.text, source.version)
-        } else if (next.does === 'patch') {
-          const text = await patch(id, model.current.text, next.name, next.value)
-          if (text === undefined) return false
-          model.write(text)
-        } else {
-          await prune({ maxCount: next.count, maxBytes: next.bytes })
-          model.prune(next.count, next.bytes)
-        }
-      }
-      const list = (await get(`${urlOf(id)}?limit=100`)).json()
-      const expected = model.versions.map(({ version, text, restored_from: restored }) => ({
-        version,
-        etag: tagOf(text),
-        byte_size: Buffer.byteLength(text),
-        author: { type: 'user', name: owner.user.email },
-        restored_from: restored,
-        published: true,
-        scheduled: false
-      }))
-      t.match(list, expected)
-      const times = list.map((each: any) => each.created_at)
-      t.same(times, times.toSorted().reverse())
-      for (const { version, text } of model.versions) {
-        if ((await get(`${urlOf(id)}/${version}`)).body !== text) return false
-      }
-      return list.length === expected.length &&
-        (await get(`${pageUrl(id)}/document`)).body === model.current.text
-    }),
-    { numRuns: 60 }
-  )
-})
 
 t.test('a restored version is published as a new version', async (t) => {
   const { id, public_id: publicId } = await newPage('{"v":1 }', '{"v":2}')
