@@ -132,6 +132,21 @@ export interface TestFile {
   readonly buffer: Buffer
 }
 
+const TYPES: Readonly<Record<string, string>> = {
+  jpg: 'image/jpeg',
+  json: 'application/json',
+  pdf: 'application/pdf',
+  png: 'image/png',
+  svg: 'image/svg+xml'
+}
+
+/** Returns a file with the type of its extension. */
+export const testFile = (name: string, content: string | Buffer): TestFile => ({
+  name,
+  mimeType: TYPES[name.split('.').at(-1) as string] ?? 'application/octet-stream',
+  buffer: Buffer.from(content)
+})
+
 /** Drops files as a person does from another program. @param on where; beside everything by default */
 export async function dropFiles (
   page: Page,

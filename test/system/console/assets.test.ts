@@ -5,7 +5,7 @@ import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { PDF, PNG } from '../../helpers/assets.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { checkScreen, dropFiles, signIn, startOwner, type TestFile } from '../../helpers/console.ts'
+import { checkScreen, dropFiles, signIn, startOwner, testFile, type TestFile } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
@@ -33,17 +33,9 @@ async function showAssets (page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'Assets', level: 1 }).waitFor()
 }
 
-const photo = async (name = 'photo.jpg'): Promise<TestFile> => ({
-  name,
-  mimeType: 'image/jpeg',
-  buffer: await asJpeg(card({ width: 1600, height: 1200 }))
-})
-const pdf: TestFile = { name: 'terms.pdf', mimeType: 'application/pdf', buffer: PDF }
-const fileOf = (name: string, size: number): TestFile => ({
-  name,
-  mimeType: 'application/octet-stream',
-  buffer: randomBytes(size)
-})
+const photo = async () => testFile('photo.jpg', await asJpeg(card({ width: 1600, height: 1200 })))
+const pdf = testFile('terms.pdf', PDF)
+const fileOf = (name: string, size: number) => testFile(name, randomBytes(size))
 
 async function openChooser (page: Page): Promise<FileChooser> {
   const [chooser] = await Promise.all([
@@ -218,7 +210,7 @@ t.test('files are loaded part by part, found by their name and type, and sorted'
 
 t.test('files that are dropped are uploaded', async (t) => {
   const { page } = await openAssets(t)
-  await dropFiles(page, [pdf, { name: 'dot.png', mimeType: 'image/png', buffer: PNG }])
+  await dropFiles(page, [pdf, testFile('dot.png', PNG)])
   await tile(page, 'terms.pdf').waitFor()
   t.match(await loadedPicture(tile(page, 'dot.png').locator('img')), /\/uploads\/\w+\.png$/)
 })

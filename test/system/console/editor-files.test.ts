@@ -2,19 +2,15 @@ import t from 'tap'
 import { PASSWORD } from '../../helpers/app.ts'
 import { PNG } from '../../helpers/assets.ts'
 import { checkScreen, dropFiles, editorOf, pasteFiles, save, showFields, startConsole, typeAtStart,
-  type TestFile } from '../../helpers/console.ts'
+  testFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 
 // Assets that come into the text of a page: dropped, pasted or chosen.
 
 const { url, owner, tab, showNew, readText, announced } = await startConsole(t, provide('chromium'))
 
-const picture = (name: string): TestFile => ({ name, mimeType: 'image/png', buffer: PNG })
-const drawing: TestFile = {
-  name: 'drawing.svg',
-  mimeType: 'image/svg+xml',
-  buffer: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')
-}
+const picture = (name: string) => testFile(name, PNG)
+const drawing = testFile('drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>')
 
 /** Saves, and returns the document, in which each asset's URL is replaced by the name of its file. */
 async function saved (id: string): Promise<string> {

@@ -101,7 +101,8 @@ t.test('the size is shown, and a text that is too large is not sent', async (t) 
 
 t.test('a document with 30,000 lines is searched and changed', async (t) => {
   const lines = Array.from({ length: 30_000 }, (_, index) => `  "item ${index}"`)
-  const { id } = await showNew(`[\n${lines.join(',\n')}\n]`)
+  const document = `[\n${lines.join(',\n')}\n]`
+  const { id } = await showNew(document)
   await editorOf(tab).focus()
   await tab.keyboard.press('Control+f')
   await tab.keyboard.type('item 29998"')
@@ -110,7 +111,7 @@ t.test('a document with 30,000 lines is searched and changed', async (t) => {
   await editorOf(tab).getByText('"item 29998"').waitFor()
   await tab.keyboard.type('found"')
   await save(tab)
-  t.match(await readText(id), '  "item 29997",\n  "found",\n  "item 29999"\n]')
+  t.ok(await readText(id) === document.replace('item 29998', 'found'))
 })
 
 t.test('selected lines are deleted and replaced, also by a menu and an input method', async (t) => {

@@ -1,7 +1,7 @@
 import type { Locator } from 'playwright-core'
 import t from 'tap'
 import { checkScreen, dropFiles, editorOf, openConsole, pasteFiles, saveFields, showText, startConsole,
-  typeAtStart, type TestFile } from '../../helpers/console.ts'
+  testFile, typeAtStart } from '../../helpers/console.ts'
 import { asJpeg, card } from '../../shared/pictures.ts'
 import { provide } from '../../shared/programs.ts'
 
@@ -27,11 +27,8 @@ const waitForFocus = async (locator: Locator) => await locator.and(tab.locator('
 
 const announced = async (text: string) => await tab.getByRole('status').getByText(text).waitFor()
 
-const pictureOf = async (name: string, width: number): Promise<TestFile> => ({
-  name,
-  mimeType: 'image/jpeg',
-  buffer: await asJpeg(card({ width, height: 400 }))
-})
+const pictureOf = async (name: string, width: number) =>
+  testFile(name, await asJpeg(card({ width, height: 400 })))
 
 const upload = async (name: string, width = 800): Promise<string> => {
   const { text } = await owner.upload(url, await asJpeg(card({ width, height: 600 })), name)

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { startServiceOnPostgres, testSettings } from '../../helpers/app.ts'
 import { startBrowser } from '../../helpers/browser.ts'
 import { Owner } from '../../helpers/client.ts'
-import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole,
+import { checkScreen, dropFiles, newProfile, signIn, signUpInConsole, testFile,
   type TestFile } from '../../helpers/console.ts'
 import { provide } from '../../shared/programs.ts'
 import { query } from '../../helpers/servers.ts'
@@ -49,11 +49,7 @@ async function insertPages (userId: string, count: number, document = '\'{"title
     FROM pages`)
 }
 
-const jsonFile = (content: string | Buffer, name = 'page.json'): TestFile => ({
-  name,
-  mimeType: 'application/json',
-  buffer: Buffer.from(content)
-})
+const jsonFile = (content: string | Buffer) => testFile('page.json', content)
 const rows = (page: Page) => page.getByRole('listitem')
 const names = async (page: Page) => await rows(page).getByRole('link').allInnerTexts()
 const searchField = (page: Page) => page.getByRole('searchbox', { name: 'Search' })
