@@ -14,8 +14,6 @@ test/system; test:soak runs the long tests (*.soak.ts), one at a time, and print
 
   --all           also the system tests, without files
   --grep=TEXT     only tests whose names match a text or /regular expression/; repeat it for nested tests
-  --jobs=N        files at once (default: number of cores plus two, at most 4)
-  --timeout=N     time limit for one file, in seconds (default 600)
   --retry         if at most 5 files failed, run them once more, one at a time, name the tests that pass
                   then, and count them in test/flakes.md (unless CI is set)
   --record        write the duration of each file to test/durations.json, which orders the files
@@ -29,7 +27,9 @@ export interface Request {
   /** Test files, relative to the project. */
   files: string[]
   grep: string[]
+  /** Files at once. */
   jobs: number
+  /** Time limit of one file. */
   timeoutSeconds: number
   /** Whether failed files run once more. */
   retry: boolean
@@ -66,8 +66,8 @@ export function readArguments (args: string[]): Request | undefined {
   return {
     files: [...new Set(files)].map((file) => relative(ROOT, file)).sort(),
     grep,
-    jobs: numberOf('jobs', values.jobs) ?? (soak ? 1 : Math.min(4, availableParallelism() + 2)),
-    timeoutSeconds: numberOf('timeout', values.timeout) ?? (soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS),
+    jobs: soak ? 1 : Math.min(4, availableParallelism() + 2),
+    timeoutSeconds: soak ? SOAK_TIMEOUT_SECONDS : TIMEOUT_SECONDS,
     retry,
     soak,
     record,
@@ -82,8 +82,6 @@ function parse (args: string[]) {
       allowPositionals: true,
       options: {
         grep: { type: 'string', short: 'g', multiple: true },
-        jobs: { type: 'string', short: 'j' },
-        timeout: { type: 'string' },
         retry: { type: 'boolean' },
         soak: { type: 'boolean' },
         system: { type: 'boolean' },
@@ -95,12 +93,6 @@ function parse (args: string[]) {
   } catch (error) {
     throw new UsageError((error as Error).message)
   }
-}
-
-function numberOf (name: string, value: string | undefined): number | undefined {
-  if (value === undefined) return undefined
-  if (!/^[1-9]\d{0,5}$/.test(value)) throw new UsageError(`--${name} takes a whole number from 1`)
-  return Number(value)
 }
 
 /** Resolves a path from the project's folder, or from the folder where the user typed the command. */
