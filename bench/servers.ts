@@ -2,12 +2,11 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Guardian } from '../test/shared/guardian.ts'
-import { freePort } from '../test/shared/instances.ts'
+import { freePort, listens } from '../test/shared/instances.ts'
 import { pinned } from './machine.ts'
 
 // The measured servers: separate processes on a core of their own, which always end with the benchmark.
@@ -86,7 +85,7 @@ export async function startServer (
 async function untilConnected (server: Server): Promise<void> {
   const { name, port } = server
   const deadline = Date.now() + START_TIMEOUT_MS
-  while (!await takesConnections(port)) {
+  while (!await listens(port)) {
     if (server.hasEnded() || server.pid < 0) throw new Error(`${name} did not start: ${server.lastWords()}`)
     if (Date.now() > deadline) {
       throw new Error(`${name} took no connection within ${START_TIMEOUT_MS / 1000} s: ${server.lastWords()}`)
@@ -121,16 +120,4 @@ function launch (
     child.once('exit', () => guardian.forget(pid))
   }
   return child
-}
-
-async function takesConnections (port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1')
-  try {
-    await once(socket, 'connect')
-    return true
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
-  }
 }

@@ -156,24 +156,17 @@ export async function walkList (app: FastifyInstance, sender: Sender, url: strin
   return parts
 }
 
-export interface CreatedKey {
-  readonly id: string
-  readonly key: string
-  /** The Authorization header with the key. */
-  readonly headers: { readonly authorization: string }
-}
-
-/** Creates an API key. */
+/** Creates an API key. Returns it with its id and the Authorization header. */
 export async function createKey (
   app: FastifyInstance,
   account: Pick<Account, 'headers'>,
   scopes: readonly string[],
   more: { readonly name?: string, readonly expires_at?: string } = {}
-): Promise<CreatedKey> {
+) {
   const payload = { name: 'a program', scopes, current_password: PASSWORD, ...more }
   const response = await sendAs(app, account, 'POST', '/api_keys', payload)
   if (response.statusCode !== 201) throw new Error(`create failed: ${response.statusCode} ${response.body}`)
-  const { id, key } = response.json()
+  const { id, key } = response.json<{ id: string, key: string }>()
   return { id, key, headers: { authorization: `Bearer ${key}` } }
 }
 

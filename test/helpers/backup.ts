@@ -12,11 +12,6 @@ import { PROJECT, QUICK, runService } from './service.ts'
 
 // Creates data to back up, runs the commands, and checks that a restored service has all of the data.
 
-export interface Outcome {
-  readonly code: number | string | null
-  readonly output: string
-}
-
 export const keyOf = (path: string): string => path.split('/').at(-1) as string
 
 /** Uploads and deletes synchronously, so that a backup in the same process makes no step meanwhile. */
@@ -82,9 +77,8 @@ export async function backUpBetweenSteps (
 }
 
 /** Runs `backup`, `restore` or `verify` as a process. */
-export async function command (t: Test, env: Record<string, string>, ...args: string[]): Promise<Outcome> {
-  return await runService(t, env, cli(...args))
-}
+export const command = async (t: Test, env: Record<string, string>, ...args: string[]) =>
+  await runService(t, env, cli(...args))
 
 /** Runs a command that has to succeed, and returns its output. */
 export async function succeed (t: Test, env: Record<string, string>, ...args: string[]): Promise<string> {
@@ -113,7 +107,7 @@ export async function signalAt (
   signals: NodeJS.Signals[],
   env: Record<string, string>,
   ...args: string[]
-): Promise<{ code: number | null, signal: NodeJS.Signals | null, output: string }> {
+) {
   const [program, ...rest] = cli(...args)
   const child = spawn(program, rest, {
     cwd: PROJECT,
@@ -133,7 +127,7 @@ export async function signalAt (
 }
 
 /** Runs a block of shell commands of the documentation in the project's folder. */
-export async function runBlock (block: string, env: NodeJS.ProcessEnv): Promise<Outcome> {
+export async function runBlock (block: string, env: NodeJS.ProcessEnv) {
   const shell = spawn('bash', ['-eu', '-o', 'pipefail', '-c', block], {
     cwd: PROJECT,
     env: { ...process.env, NODE_OPTIONS: QUICK, ...env },

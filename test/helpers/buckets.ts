@@ -4,18 +4,8 @@ import { fromRunner } from './servers.ts'
 
 // Buckets on OpenStack Swift, which the runner starts for test files that call provide('swift').
 
-/** Settings of a service whose uploads are in a bucket. */
-export interface BucketSettings {
-  readonly UPLOADS_URL: string
-  readonly AWS_ENDPOINT_URL_S3: string
-  readonly AWS_ACCESS_KEY_ID: string
-  readonly AWS_SECRET_ACCESS_KEY: string
-}
-
-export type BucketAccess = Omit<BucketSettings, 'UPLOADS_URL'>
-
 /** Returns key, secret and address of the storage. */
-export function storageAccess (): BucketAccess {
+function storageAccess () {
   const { origin, username, password } = new URL(fromRunner('TEST_S3_URL'))
   return {
     AWS_ENDPOINT_URL_S3: origin,
@@ -24,10 +14,8 @@ export function storageAccess (): BucketAccess {
   }
 }
 
-/** Creates an empty bucket, which exists until the storage stops. */
-export async function createBucket (
-  prefix = '/some/prefix'
-): Promise<BucketSettings & Record<string, string>> {
+/** Creates an empty bucket, which exists until the storage stops. Returns the settings of a service on it. */
+export async function createBucket (prefix = '/some/prefix') {
   const access = storageAccess()
   const bucket = `landfall-test-${randomBytes(6).toString('hex')}`
   const client = s3Client(access)
@@ -39,7 +27,7 @@ export async function createBucket (
 /** Returns an S3 client of the test's own. */
 export function s3Client (
   { AWS_ENDPOINT_URL_S3: endpoint, AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey }:
-    BucketAccess
+    ReturnType<typeof storageAccess>
 ): S3Client {
   return new S3Client({
     endpoint,

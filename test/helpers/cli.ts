@@ -7,12 +7,6 @@ import { PROJECT, QUICK, temporaryFolder } from './service.ts'
 
 // Runs the command line as a process.
 
-export interface Outcome {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
 export const LANDFALL = join(PROJECT, 'dist/cli/landfall.js')
 
 export interface RunOptions {
@@ -29,7 +23,7 @@ export async function landfall (
   env: Record<string, string>,
   args: readonly string[],
   { input = '', cwd = PROJECT, command = [process.execPath, LANDFALL], audit = [] }: RunOptions = {}
-): Promise<Outcome> {
+) {
   const { PATH = '', HOME = '/', TMPDIR = tmpdir() } = process.env
   const [program, ...first] = command
   const child = spawn(program, [...first, ...args], {
@@ -55,23 +49,18 @@ export async function landfall (
   return { code: child.exitCode, stdout, stderr }
 }
 
-export interface Terminal {
-  readonly code: number | null
-  /** What the terminal shows, with plain line ends. */
-  readonly shown: string
-}
-
 /**
  * Runs the built command line on a pseudo-terminal, in an empty folder.
  *
  * @param answers what is typed at each question; a function runs first. Default: no
+ * @returns the exit code, and what the terminal shows, with plain line ends
  */
 export async function onTerminal (
   t: Test,
   env: Record<string, string | undefined>,
   args: readonly string[],
   answers: readonly (string | (() => Promise<string>))[] = []
-): Promise<Terminal> {
+) {
   const { PATH = '', HOME = '/' } = process.env
   const command = [process.execPath, LANDFALL, ...args].map((word) => `'${word}'`).join(' ')
   const child = spawn('script', ['-qec', command, '/dev/null'], {

@@ -5,24 +5,18 @@ import type { Teardown } from './servers.ts'
 
 // A DNS server on the loopback address, for names that lead to chosen addresses.
 
-export interface DnsServer {
-  /** The address and port, for `setServers`. */
-  readonly address: string
-  /** The names that were asked for, of both kinds of addresses. */
-  readonly questions: string[]
-}
-
 const TYPES: Readonly<Record<number, 'A' | 'AAAA'>> = { 1: 'A', 28: 'AAAA' }
 
 /**
  * Starts a DNS server; the end of the test stops it.
  *
  * @param answer returns the addresses of a name; of those, each question gets the ones of its kind
+ * @returns the address and port, for `setServers`, and the names that were asked for, of both kinds
  */
 export async function startDnsServer (
   t: Teardown,
   answer: (name: string, type: 'A' | 'AAAA') => readonly string[]
-): Promise<DnsServer> {
+) {
   const questions: string[] = []
   const socket = createSocket('udp4')
   socket.on('message', (query, client) => {

@@ -1,8 +1,7 @@
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import type { FastifyInstance } from 'fastify'
 import { file, form, FORM, PNG } from './assets.ts'
-import { buildTestApp, createPage, listen, signUp, type Account, type CreatedPage } from './app.ts'
+import { buildTestApp, createPage, listen, signUp, type CreatedPage } from './app.ts'
 import { Connection, requestOf, whyNoError, type RawResponse } from './raw.ts'
 
 // Runs a service for hostile input, and checks the connection after each response.
@@ -17,16 +16,6 @@ export const GENEROUS = {
   MAX_EVENT_LOOP_DELAY_MS: '0'
 }
 
-export interface HostileService {
-  readonly app: FastifyInstance
-  readonly url: string
-  readonly account: Account
-  readonly page: CreatedPage
-  /** An uploaded picture. */
-  readonly asset: { readonly id: string, readonly path: string }
-  readonly routes: readonly Route[]
-}
-
 export interface Route {
   readonly name: string
   readonly method: string
@@ -38,10 +27,7 @@ export interface Route {
 }
 
 /** Starts a service with one page and one asset. The test fails if the service logs an error. */
-export async function hostileService (
-  t: Test,
-  settings: Record<string, string> = {}
-): Promise<HostileService> {
+export async function hostileService (t: Test, settings: Record<string, string> = {}) {
   const errors: string[] = []
   const logger = pino({ level: 'error' }, {
     write: (line: string) => {

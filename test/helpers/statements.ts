@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { FastifyInstance } from 'fastify'
 import type { Test } from 'tap'
 import { testSettings } from './app.ts'
 import { query, startPostgresServer } from './servers.ts'
@@ -21,19 +20,8 @@ export function isBackground (statement: string): boolean {
   return BACKGROUND.test(statement)
 }
 
-/** Records the use of all sessions, which the first request of a minute would do otherwise. */
-export async function recordUses (app: FastifyInstance): Promise<void> {
-  await app.database.session.updateMany({ data: { lastUsedAt: new Date(Date.now() + 3_600_000) } })
-}
-
-export interface CountedStatements {
-  readonly settings: Record<string, string>
-  /** Returns the statements of an action, including BEGIN and COMMIT, on one line each. */
-  readonly during: (action: () => Promise<unknown>) => Promise<string[]>
-}
-
 /** Starts a PostgreSQL that logs statements. `settings` turn the log on for the service's connections. */
-export async function countStatements (t: Test): Promise<CountedStatements> {
+export async function countStatements (t: Test) {
   const server = await startPostgresServer(t)
   const [row] = await query(server.url, 'SHOW data_directory')
   const log = join(row?.data_directory as string, '../log')
@@ -48,7 +36,8 @@ export async function countStatements (t: Test): Promise<CountedStatements> {
   url.searchParams.set('options', '-c log_statement=all')
   return {
     settings: { ...await testSettings(t), DATABASE_URL: url.href },
-    async during (action) {
+    /** Returns the statements of an action, including BEGIN and COMMIT, on one line each. */
+    async during (action: () => Promise<unknown>) {
       const before = (await statements()).length
       await action()
       return (await statements()).slice(before)

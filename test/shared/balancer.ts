@@ -1,10 +1,9 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { temporaryFolder, type Teardown } from './guardian.ts'
-import { freePort } from './instances.ts'
+import { freePort, listens } from './instances.ts'
 
 // Starts proxies with the configurations of deploy/ in front of replicas of a test.
 
@@ -188,13 +187,4 @@ async function ended (child: ChildProcess, signal: NodeJS.Signals): Promise<void
   if (child.exitCode !== null || child.signalCode !== null) return
   child.kill(signal)
   await new Promise((resolve) => child.once('exit', resolve))
-}
-
-async function listens (port: number): Promise<boolean> {
-  return await new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.destroy()
-      resolve(true)
-    }).on('error', () => resolve(false))
-  })
 }

@@ -3,7 +3,7 @@ import { randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { chownSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync,
   writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
@@ -237,6 +237,19 @@ export async function freePort (): Promise<number> {
       await once(server, 'close')
       return port
     }
+  }
+}
+
+/** Whether a server takes connections on a port of the loopback address. */
+export async function listens (port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  try {
+    await once(socket, 'connect')
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
   }
 }
 
