@@ -7,7 +7,7 @@ import { createProxy } from '../../helpers/servers.ts'
 import { openTransaction } from '../../helpers/transaction.ts'
 import { until } from '../../helpers/until.ts'
 
-// Attacks on mailed links. password-resets.test.ts has replays and two resets at once, mail-sender.test.ts
+// Attacks on mailed links. account-mails.test.ts has replays and two resets at once, mail-sender.test.ts
 // mail servers that fail, and test/system/accounts link scanners and killed processes.
 
 // The tests mostly wait for mails.
