@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from 'ioredis'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import type { Members } from './members.ts'
-import type { Succession } from './succession.ts'
+import type { LocalLimit, Succession } from './succession.ts'
 
 // A new process that continues as no other one has a first share at once (docs/adr/0017). It isn't used for
 // clients that may have spent their limit before: these are listed in Redis.
@@ -52,7 +52,7 @@ export async function listNearLimit (redis: RedisClient, nameSpace: string, key:
 export async function takeFirstShare (
   redis: RedisClient,
   members: Members,
-  limits: ReadonlyMap<string, { useFirstShare: (nearLimit: ReadonlySet<string>) => void }>,
+  limits: ReadonlyMap<string, LocalLimit>,
   succession: Succession
 ): Promise<void> {
   try {

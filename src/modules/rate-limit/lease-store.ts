@@ -5,26 +5,10 @@ import { nameOf, runLeases, windowKey, type KnownWindow, type LeaseRequest, type
   type WindowOfProcess } from './lease-script.ts'
 import type { Members } from './members.ts'
 import { firstShareReads } from './shares.ts'
-import { Succession, type Countable } from './succession.ts'
+import { Succession, type LocalLimit } from './succession.ts'
 
 /** The most windows in one run of the script. It blocks other Redis commands for less than a millisecond. */
 const MAX_BATCH = 100
-
-/** Messages about a window, from any process. */
-export interface WindowMessages {
-  /** Unspent reads and shares are recalled. */
-  recall: (key: string, id: number, leftMs: number) => void
-  /** Redis has lost the window. All processes report what they have allowed in it. */
-  lost: (key: string, id: number, leftMs: number) => void
-  /** The window ends at another time than it was known. */
-  end: (key: string, id: number, leftMs: number) => void
-}
-
-/** A limit of this process. */
-export interface LocalLimit extends WindowMessages, Countable {
-  /** This process begins to use its first share, but not for clients that may have spent the limit. */
-  readonly useFirstShare: (nearLimit: ReadonlySet<string>) => void
-}
 
 /** Type, time left in milliseconds, id of the window, name space, key. */
 const MESSAGE = /^(recall|lost|end) (\d+) (\d+) (\S+) (.*)$/s
@@ -120,7 +104,7 @@ export class LeaseStore {
     }
     const [, type, leftMs, id, nameSpace = '', key = ''] = MESSAGE.exec(message) ?? []
     if (type === undefined) return
-    this.#limits.get(nameSpace)?.[type as keyof WindowMessages](key, Number(id), Number(leftMs))
+    this.#limits.get(nameSpace)?.[type as 'recall' | 'lost' | 'end'](key, Number(id), Number(leftMs))
   }
 
   /** Sends a command for each group of windows that one command may name. A group may fail by itself. */

@@ -7,7 +7,8 @@ import { VALID_MS } from './heartbeats.ts'
 import { latest, Lease } from './lease.ts'
 import { FIRST_RESERVE, LeaseStats, requestLease, returnLease } from './lease-requests.ts'
 import { NO_WINDOW, type LimitOptions } from './lease-script.ts'
-import type { LeaseStore, LocalLimit } from './lease-store.ts'
+import type { LeaseStore } from './lease-store.ts'
+import type { LocalLimit } from './succession.ts'
 import type { Count } from './counters.ts'
 
 /** Successive requests that may grant nothing to waiting reads before the window counts as used up. */

@@ -7,14 +7,22 @@ import { FORMAT, type Departed } from './heartbeats.ts'
 import type { WindowOfClient } from './lease-script.ts'
 import type { Members } from './members.ts'
 
-/** What a limit of this process has counted, which another process may continue with. */
-export interface Countable {
+/** A limit of this process, as what it shares with other processes sees it. */
+export interface LocalLimit {
   /** Length of a window in milliseconds. */
   readonly timeWindow: number
-  /** What this process has counted by itself. */
+  /** What this process has counted by itself, which another process may continue with. */
   readonly counts: ClientTable
   /** Continues with the counts of another process, which has reported the reads of some clients. */
-  readonly adopt: (counts: ClientTable, reported: readonly string[]) => void
+  adopt(counts: ClientTable, reported: readonly string[]): void
+  /** This process begins to use its first share, but not for clients that may have spent the limit. */
+  useFirstShare(nearLimit: ReadonlySet<string>): void
+  /** Another process recalls unspent reads and shares of a window. */
+  recall(key: string, id: number, leftMs: number): void
+  /** Redis has lost the window. All processes report what they have allowed in it. */
+  lost(key: string, id: number, leftMs: number): void
+  /** The window ends at another time than it was known. */
+  end(key: string, id: number, leftMs: number): void
 }
 
 /** A copy of what a process has handed over, which this process is going to adopt. */
@@ -34,7 +42,7 @@ export class Succession {
   readonly #redis: RedisClient
   readonly #members: Members
   readonly #handovers: Handovers
-  readonly #limits: ReadonlyMap<string, Countable>
+  readonly #limits: ReadonlyMap<string, LocalLimit>
   /** Asks all processes for a heartbeat. @throws {RedisAwayError} */
   readonly announce: () => Promise<void>
   #adoption: Promise<void> | undefined
@@ -52,7 +60,7 @@ export class Succession {
   constructor (
     redis: RedisClient,
     members: Members,
-    limits: ReadonlyMap<string, Countable>,
+    limits: ReadonlyMap<string, LocalLimit>,
     announce: () => Promise<void>
   ) {
     this.#redis = redis
