@@ -61,7 +61,9 @@ async function standStill (step) {
 const base = (path) => String(path).split('/').at(-1)
 for (const name of ['open', 'rename', 'unlink']) stoppable(promises, name, (path) => `${name} ${base(path)}`)
 const handle = await promises.open(file)
-for (const name of ['write', 'sync', 'close']) stoppable(Object.getPrototypeOf(handle), name, () => name)
+for (const [name, step] of [['writeFile', 'write'], ['sync', 'sync'], ['close', 'close']]) {
+  stoppable(Object.getPrototypeOf(handle), name, () => step)
+}
 stoppable(
   pg.Client.prototype,
   'query',

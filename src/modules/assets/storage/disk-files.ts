@@ -66,9 +66,3 @@ export async function* listNames (
   }
   for await (const { name } of entries) if (isAccepted(name)) yield name
 }
-
-export async function writeAt (file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let written = 0; written < bytes.byteLength;) {
-    written += (await file.write(bytes, written, bytes.byteLength - written, position + written)).bytesWritten
-  }
-}

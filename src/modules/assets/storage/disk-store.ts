@@ -7,7 +7,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
 import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
 import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
-import { infoOf, listNames, openRegularFile, removeFile, writeAt } from './disk-files.ts'
+import { infoOf, listNames, openRegularFile, removeFile } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
@@ -65,7 +65,7 @@ export class DiskStore implements FileStore {
     try {
       for await (const chunk of source) {
         hash.update(chunk)
-        await this.#try(() => writeAt(handle, chunk, byteSize))
+        await this.#try(() => handle.writeFile(chunk))
         byteSize += chunk.byteLength
       }
       await this.#try(() => handle.sync())
