@@ -186,13 +186,13 @@ export async function deleteOldPurges ({ outboxMessage }: Database, signal?: Abo
  * @param time when they should have happened
  */
 export async function measureOverdue (
-  { outboxMessage }: Database,
+  database: Database,
   target: { readonly in: string[] } | { readonly notIn: string[] },
   time: 'dueAt' | 'settledAt'
 ): Promise<Backlog> {
-  const now = new Date()
+  const now = await database.now()
   const where = { target, state: { in: ['waiting', 'sending'] }, [time]: { lte: now } }
-  const count = await outboxMessage.count({ where })
-  const oldest = await outboxMessage.findFirst({ where, orderBy: { [time]: 'asc' } })
+  const count = await database.outboxMessage.count({ where })
+  const oldest = await database.outboxMessage.findFirst({ where, orderBy: { [time]: 'asc' } })
   return { count, oldestSeconds: (now.getTime() - (oldest?.[time] ?? now).getTime()) / 1000 }
 }
