@@ -1,6 +1,5 @@
 import t from 'tap'
-import { createLandfallClient, memoryTokens, type LandfallClientOptions,
-  type TokenStorage } from '../../../packages/client/src/index.ts'
+import { createLandfallClient, memoryTokens } from '../../../packages/client/src/index.ts'
 import { clock } from '../../../src/infra/system/clock.ts'
 import { replaceClock } from '../../helpers/clock.ts'
 import { createProxy } from '../../helpers/servers.ts'
@@ -182,28 +181,18 @@ t.test('a signal aborts a call', async (t) => {
 })
 
 /** A signed-in client whose first requests, except refreshes, get these statuses as answers. */
-async function answeredFirst (
-  statuses: readonly number[],
-  retry: LandfallClientOptions['retry'] = {},
-  retryAfter = '0'
-) {
+async function answeredFirst (statuses: readonly number[]) {
   const sent: unknown[] = []
   const left = [...statuses]
   const fetch = async (address: string, init: RequestInit) => {
     const isRefresh = address.endsWith('/auth/refresh')
     const status = isRefresh ? undefined : left.shift()
-    const response = status === undefined
-      ? await globalThis.fetch(address, init)
-      : new Response(null, { status, headers: { 'retry-after': retryAfter } })
+    const response = status === undefined ? await globalThis.fetch(address, init)
+      : new Response(null, { status, headers: { 'retry-after': '0' } })
     sent.push(isRefresh ? 'refresh' : response.status)
     return response
   }
-  const tokens = await tokensOf(url)
-  return { client: createLandfallClient({ baseUrl: url, fetch, tokens, retry }), sent }
-}
-
-async function tokensOf (url: string): Promise<TokenStorage> {
   const tokens = memoryTokens()
   await signedUp(url, { tokens })
-  return tokens
+  return { client: createLandfallClient({ baseUrl: url, fetch, tokens }), sent }
 }
