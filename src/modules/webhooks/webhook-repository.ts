@@ -69,18 +69,19 @@ export async function changeWebhook (
   if (changed !== undefined && fields.active === true) {
     // After the webhook: a sender that puts a message back reads it with a lock.
     const where = { target: id, state: 'waiting', OR: [{ dueAt: null }, { attempts: { gt: 0 } }] }
-    await database.outboxMessage.updateMany({ where, data: { dueAt: new Date() } })
+    await database.outboxMessage.updateMany({ where, data: { dueAt: await database.now() } })
   }
   return changed
 }
 
 /** Replaces the secret: the next generation is derived. @returns undefined when the webhook is gone */
 export async function replaceSecret (
-  { webhook }: Database,
+  database: Database,
   { id, userId }: Webhook
 ): Promise<Webhook | undefined> {
-  const data = { generation: { increment: 1 }, previousUntil: new Date(Date.now() + PREVIOUS_SIGNS_MS) }
-  return await unlessMissing(webhook.update({ where: { id, userId }, data }))
+  const previousUntil = new Date((await database.now()).getTime() + PREVIOUS_SIGNS_MS)
+  const data = { generation: { increment: 1 }, previousUntil }
+  return await unlessMissing(database.webhook.update({ where: { id, userId }, data }))
 }
 
 /**
@@ -122,13 +123,17 @@ export const findMessage = async (
   id: string
 ): Promise<OutboxMessage | null> => await outboxMessage.findFirst({ where: { target, id } })
 
-/** Queues messages, unless others of their pages wait. Those are due as soon as their version is settled. */
+/**
+ * Queues messages, unless others of their pages wait. Those are due as soon as their version is settled.
+ *
+ * @param now by PostgreSQL's clock
+ */
 async function queueMessages (
   { outboxMessage }: Transaction,
   { id: target, userId }: Webhook,
-  messages: readonly (Pick<OutboxMessage, 'type' | 'pageId'> & Partial<OutboxMessage>)[]
+  messages: readonly (Pick<OutboxMessage, 'type' | 'pageId'> & Partial<OutboxMessage>)[],
+  now: Date
 ): Promise<void> {
-  const now = new Date()
   const settled = new Date(now.getTime() + UNCONFIRMED_SECONDS * 1000)
   const data = messages.map(({ settledAt = now, ...message }) => {
     // Not in the past, which would count as a delay. Not later, whatever a clock has said.
@@ -144,10 +149,15 @@ async function queueMessages (
 }
 
 export const queueTest = async (database: Database, webhook: Webhook): Promise<void> =>
-  await queueMessages(database, webhook, [{ type: TEST_EVENT, pageId: webhook.id }])
+  await queueMessages(database, webhook, [{ type: TEST_EVENT, pageId: webhook.id }], await database.now())
 
 const queueBatch = async (database: Database, webhook: Webhook, merged: number): Promise<void> =>
-  await queueMessages(database, webhook, [{ type: BATCH_EVENT, pageId: ALL_PAGES, merged }])
+  await queueMessages(
+    database,
+    webhook,
+    [{ type: BATCH_EVENT, pageId: ALL_PAGES, merged }],
+    await database.now()
+  )
 
 /** Pages that one query reads. */
 const PAGES_PER_QUERY = 500
@@ -174,11 +184,12 @@ export async function queueAllPages (
       select: { id: true }
     })
     const ids = pages.map(({ id }) => id)
+    const now = await database.now()
     sum += await database.$transaction(async (transaction) => {
       const states = await lockPages(transaction, userId, ids)
       const messages = states.map((page) => messageAbout(page, isAlone))
       const sent = messages.filter(({ type }) => events.includes(type))
-      await queueMessages(transaction, webhook, sent)
+      await queueMessages(transaction, webhook, sent, now)
       return sent.length
     })
     after = ids.at(-1)
@@ -230,12 +241,13 @@ export async function queueAgain (
 ): Promise<void> {
   if (type === TEST_EVENT) return await queueTest(database, webhook)
   if (type === BATCH_EVENT || webhook.batchSeconds > 0) return await queueBatch(database, webhook, 0)
+  const now = await database.now()
   await database.$transaction(async (transaction) => {
     const [page] = await lockPages(transaction, webhook.userId, [pageId])
     // Without a page, it is gone for good.
     const message = page === undefined ? { type: 'page.deleted', pageId, publicId, version }
       : messageAbout(page, isAlone)
-    await queueMessages(transaction, webhook, [message])
+    await queueMessages(transaction, webhook, [message], now)
   })
 }
 

@@ -166,16 +166,12 @@ export async function noteFailure ({ webhook }: Database, id: string): Promise<v
  *
  * @param wasAway whether all that waits for its next attempt is due now
  */
-export async function noteSuccess (
-  { outboxMessage, webhook }: Database,
-  id: string,
-  wasAway: boolean
-): Promise<void> {
-  const now = new Date()
-  await webhook.updateMany({ where: { id }, data: { failingSince: null } })
+export async function noteSuccess (database: Database, id: string, wasAway: boolean): Promise<void> {
+  await database.webhook.updateMany({ where: { id }, data: { failingSince: null } })
   if (!wasAway) return
+  const now = await database.now()
   const where = { target: id, state: 'waiting', attempts: { gt: 0 }, dueAt: { gt: now } }
-  await outboxMessage.updateMany({ where, data: { dueAt: now } })
+  await database.outboxMessage.updateMany({ where, data: { dueAt: now } })
 }
 
 /** @returns whether it was active until now */
