@@ -2,9 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { PASSWORD, startServiceOnPostgres } from '../../helpers/app.ts'
-import { landfall, onTerminal } from '../../helpers/cli.ts'
+import { onTerminal } from '../../helpers/cli.ts'
 import { Owner } from '../../helpers/client.ts'
-import { createDatabase, query } from '../../helpers/servers.ts'
+import { createMigratedDatabase, query } from '../../helpers/servers.ts'
 import { temporaryFolder } from '../../helpers/service.ts'
 
 // Commands on a terminal: those of owners show the changes and ask.
@@ -170,8 +170,7 @@ t.test('edit asks before it writes, and offers another edit of what is refused',
 })
 
 t.test("a command on a terminal asks twice for a new password and doesn't show it", async (t) => {
-  const env = { DATABASE_URL: await createDatabase(t), UPLOADS_DIR: temporaryFolder(t) }
-  t.equal((await landfall(env, ['migrate'])).code, 0)
+  const env = { DATABASE_URL: await createMigratedDatabase(t), UPLOADS_DIR: temporaryFolder(t) }
   const create = async (email: string, ...answers: string[]) =>
     await onTerminal(t, env, ['users', 'create', email], answers)
   const done = await create('typed@example.com', `${PASSWORD}x\u007f\r`, `${PASSWORD}\r`)

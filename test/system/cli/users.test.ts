@@ -23,7 +23,7 @@ const signIn = async (url: string, email: string, password: string) =>
 
 t.test('the users commands work while the service runs', async (t) => {
   const env = {
-    DATABASE_URL: await createDatabase(t),
+    DATABASE_URL: await createMigratedDatabase(t),
     REDIS_URL: await claimRedis(t),
     JWT_SECRET: 'x'.repeat(32),
     UPLOADS_DIR: temporaryFolder(t)

@@ -50,9 +50,9 @@ t.test('one line names an invalid setting', async (t) => {
     ...['https://exa mple.com', 'https://exa\tmple.com', 'https://[::1', 'https://example.com:70000'],
     ...['https://a%20b', 'https://user@example.com', 'https://:secret@example.com']
   ]
+  // One setting of each kind.
   const wrong: Record<string, string[]> = {
     PORT: ['x', '65536', '-1', '3000.5', '1e3', '0x10'],
-    OPS_PORT: ['no'],
     BASE_URL: [
       ...urls,
       'example.com',
@@ -71,13 +71,10 @@ t.test('one line names an invalid setting', async (t) => {
       ...['redis://:pass/word@a:7000,b:7000', 'a:7000,b:7000']
     ],
     MIGRATE_ON_START: ['yes'],
-    CONSOLE: ['off'],
     JWT_SECRET: ['too short'],
-    ACCESS_TOKEN_TTL: ['0'],
     ALLOWED_HOSTS: ['https://example.com', 'a.example,*.*.example', '300.1.1.1', 'example.com:80'],
-    RATE_LIMIT_PUBLIC: ['0'],
+    RATE_LIMIT_PUBLIC: ['0', '5s'],
     PUBLIC_CACHE_CONTROL: ['a\nb'],
-    CDN_PURGE: ['akamai'],
     CDN_PURGE_URL: ['varnish:6081', 'http://a,b', 'http://user@a'],
     CDN_PURGE_TOKEN: ['two words'],
     CDN_PURGE_TARGET: ['a/b'],
@@ -98,21 +95,13 @@ t.test('one line names an invalid setting', async (t) => {
       ...['Landfall', 'a@b@c', '<a@b>', 'Landfall <a>', 'Landfall <a@b', 'A, B <a@b>', 'a@b, c@d'],
       ...['A "B" <a@b>', 'x\r\nBcc: a@b <a@b>', 'a@b <c@d>', '"a b"@c', 'a\u0000@b']
     ],
-    REQUIRE_CONFIRMED_EMAIL: ['yes'],
     AWS_REGION: ['EU West'],
-    S3_FORCE_PATH_STYLE: ['yes'],
-    S3_TIMEOUT_MS: ['5s'],
     OTEL_EXPORTER_OTLP_ENDPOINT: ['collector:4318'],
-    OTEL_EXPORTER_OTLP_PROTOCOL: ['grpc'],
     OTEL_EXPORTER_OTLP_HEADERS: ['key', 'key=%zz', 'a:b=c', 'key=%0d%0a'],
-    OTEL_TRACES_SAMPLER: ['sometimes'],
     OTEL_TRACES_SAMPLER_ARG: ['1.5'],
     OTEL_RESOURCE_ATTRIBUTES: ['a=b,c'],
-    MAX_UPLOAD_BYTES: ['25MB'],
     ALLOWED_UPLOAD_TYPES: ['png'],
-    IMAGE_WIDTHS: ['320,wide', '320,320', '0'],
-    IMAGE_MAX_PIXELS: ['50M'],
-    SHUTDOWN_TIMEOUT_MS: ['soon']
+    IMAGE_WIDTHS: ['320,wide', '320,320', '0']
   }
   for (const [name, values] of Object.entries(wrong)) {
     for (const value of values) {
