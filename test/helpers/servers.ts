@@ -95,24 +95,22 @@ export async function prepareServers (database: string, redis: string): Promise<
 }
 
 /**
- * Claims an empty database of the common Redis server; the end of the test flushes it. PUBLISH and FLUSHALL
+ * Empties a free database of the common Redis, which is free again after the test. PUBLISH and FLUSHALL
  * affect all databases of a server, so tests that need them use `startRedisServer`.
  *
  * @returns its URL
  */
 export async function claimRedis (t: Teardown): Promise<string> {
   const server = fromRunner('TEST_REDIS_URL')
-  const number = await onRedis(server, async (client) => await client.spop(FREE_DATABASES))
-  if (number === null) throw new Error('no database of the Redis server of the tests is free')
-  const { href } = new URL(`/${number}`, server)
-  t.teardown(async () =>
-    await onRedis(href, async (client) => {
-      await client.flushdb()
-      await client.select(0)
-      await client.sadd(FREE_DATABASES, number)
-    })
-  )
-  return href
+  const number = await onRedis(server, async (client) => {
+    const free = await client.spop(FREE_DATABASES)
+    if (free === null) throw new Error('no database of the Redis server of the tests is free')
+    await client.select(free)
+    await client.flushdb()
+    return free
+  })
+  t.teardown(async () => await onRedis(server, async (client) => await client.sadd(FREE_DATABASES, number)))
+  return new URL(`/${number}`, server).href
 }
 
 /** Starts a Redis server for one test. `settings` are configuration directives: `{ maxmemory: '2mb' }`. */
