@@ -14,36 +14,26 @@ import { PROJECT, QUICK, runService } from './service.ts'
 
 export const keyOf = (path: string): string => path.split('/').at(-1) as string
 
-/** Uploads and deletes synchronously, so that a backup in the same process makes no step meanwhile. */
-export class Interloper {
-  readonly #url: string
-  readonly #token: string
-
-  constructor (owner: Owner, url: string) {
-    this.#url = url
-    this.#token = `Authorization: Bearer ${owner.accessToken}`
-  }
-
-  put (text: string): { id: string, url: string } {
-    const args = ['-sf', '-H', this.#token, '-F', 'asset[file]=@-;filename=x', `${this.#url}/assets`]
-    return JSON.parse(execFileSync('curl', args, { encoding: 'utf8', input: text }))
-  }
-
-  drop ({ id }: { id: string }): void {
-    execFileSync('curl', ['-sf', '-H', this.#token, '-X', 'DELETE', `${this.#url}/assets/${id}`])
-  }
-}
-
 /** Makes a backup, uploads and deletes assets between its steps, and checks the files in the backup. */
 export async function backUpBetweenSteps (
   t: Test,
   place: BackupConfig,
   directory: string,
-  interloper: Interloper
+  owner: Owner,
+  url: string
 ): Promise<void> {
-  const kept = interloper.put('there all the time')
-  const copied = interloper.put('deleted after its file and its row were copied')
-  const gone = interloper.put('deleted after its file was copied, before its row')
+  // Synchronously, so that a backup in the same process makes no step meanwhile.
+  const curl = (input: string, ...args: string[]): string =>
+    execFileSync('curl', ['-sf', '-H', `Authorization: Bearer ${owner.accessToken}`, ...args], {
+      encoding: 'utf8',
+      input
+    })
+  const put = (text: string): { id: string, url: string } =>
+    JSON.parse(curl(text, '-F', 'asset[file]=@-;filename=x', `${url}/assets`))
+  const drop = ({ id }: { id: string }) => curl('', '-X', 'DELETE', `${url}/assets/${id}`)
+  const kept = put('there all the time')
+  const copied = put('deleted after its file and its row were copied')
+  const gone = put('deleted after its file was copied, before its row')
   const made: { id: string, url: string }[] = []
   let step = ''
   const report = await createBackup(place, directory, {
@@ -51,15 +41,12 @@ export async function backUpBetweenSteps (
       if (progress.step === step) return
       step = progress.step
       if (step === 'copying the database') {
-        interloper.drop(gone)
-        made.push(
-          interloper.put('its row is copied before its file'),
-          interloper.put('deleted between its row and its file')
-        )
+        drop(gone)
+        made.push(put('its row is copied before its file'), put('deleted between its row and its file'))
       } else if (step === 'reading the copy of the database') {
-        interloper.drop(copied)
-        interloper.drop(made[1] as { id: string })
-        made.push(interloper.put('made after the database was copied'))
+        drop(copied)
+        drop(made[1] as { id: string })
+        made.push(put('made after the database was copied'))
       }
     }
   })

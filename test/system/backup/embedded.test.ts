@@ -7,7 +7,7 @@ import { restoreBackup } from '../../../src/cli/backup/restore.ts'
 import { Readers, statuses } from '../../helpers/readers.ts'
 import { PROJECT, QUICK, runService, startService, temporaryFolder,
   type Service } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, cli, command, Interloper, fails, signalAt, Storm, upload,
+import { backUpBetweenSteps, Belongings, cli, command, fails, signalAt, Storm, upload,
   succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -61,7 +61,7 @@ t.test('a backup during uploads and deletions is complete', async (t) => {
 })
 
 t.test('a backup is complete although assets are uploaded and deleted between its steps', async (t) => {
-  await backUpBetweenSteps(t, place(env), steps, new Interloper(belongings.owner, service.url))
+  await backUpBetweenSteps(t, place(env), steps, belongings.owner, service.url)
 })
 
 t.test('a killed backup is not accepted as complete', async (t) => {

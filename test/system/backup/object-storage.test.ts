@@ -7,8 +7,7 @@ import { createBucket, s3Client } from '../../helpers/buckets.ts'
 import { provide } from '../../shared/programs.ts'
 import { createDatabase } from '../../helpers/servers.ts'
 import { startService, temporaryFolder } from '../../helpers/service.ts'
-import { backUpBetweenSteps, Belongings, command, fails, Interloper, keyOf,
-  succeed } from '../../helpers/backup.ts'
+import { backUpBetweenSteps, Belongings, command, fails, keyOf, succeed } from '../../helpers/backup.ts'
 
 // Backup, restore and verify with uploads in a bucket.
 
@@ -36,7 +35,8 @@ t.test('a backup of a bucket can be restored into another bucket and into a fold
     t,
     { ...env, DATA_DIR: '/nowhere', S3_FORCE_PATH_STYLE: true },
     copy,
-    new Interloper(belongings.owner, service.url)
+    belongings.owner,
+    service.url
   )
   for (const args of [[], [copy]]) {
     t.match(await command(t, env, 'verify', ...args), {

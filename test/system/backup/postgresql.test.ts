@@ -9,7 +9,7 @@ import { PROJECT, runService, startService, temporaryFolder, type Service } from
 import { asJpeg, card } from '../../shared/pictures.ts'
 import type { Asset } from '../../helpers/variants.ts'
 import { Owner } from '../../helpers/client.ts'
-import { backUpBetweenSteps, Belongings, cli, command, fails, Interloper, keyOf, runBlock, signalAt, Storm,
+import { backUpBetweenSteps, Belongings, cli, command, fails, keyOf, runBlock, signalAt, Storm,
   succeed } from '../../helpers/backup.ts'
 
 interface Settings extends Record<string, string> {
@@ -86,7 +86,7 @@ t.test('a service starts from a backup during uploads and deletions', async (t) 
 
 t.test('a backup is complete although assets are uploaded and deleted between its steps', async (t) => {
   const directory = join(folder, 'steps')
-  await backUpBetweenSteps(t, place(env), directory, new Interloper(belongings.owner, service.url))
+  await backUpBetweenSteps(t, place(env), directory, belongings.owner, service.url)
   await succeed(t, env, 'verify', directory)
   const other = await settings(t)
   await succeed(t, other, 'restore', directory)
