@@ -11,8 +11,6 @@ export const DATA = 'data'
 export const SECRET = 'jwt-secret'
 export const UPLOADS = 'uploads'
 
-export type DatabaseKind = 'embedded' | 'postgresql'
-
 /** The settings that say where the database and the uploads are. */
 export type BackupConfig = Pick<Config, 'DATABASE_URL' | 'DATA_DIR'> & StorePlace
 

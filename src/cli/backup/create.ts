@@ -7,7 +7,7 @@ import { forEachConcurrently } from '../../infra/system/semaphore.ts'
 import { makeFolder, sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { readAssetRows, requiresFile, type AssetRows } from './rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
-import { backedUpSchema, copyDatabase, kindOf, readCopiedRows, withLiveDatabase } from './databases.ts'
+import { copyDatabase, describeDatabase, readCopiedRows, withLiveDatabase } from './databases.ts'
 import { type BackupConfig, BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'
 import { describeFiles, writeManifest } from './manifest.ts'
 import { openBackupUploads, withUploads } from './uploads.ts'
@@ -35,7 +35,7 @@ export async function createBackup (
   options: WorkOptions = {}
 ): Promise<Content> {
   const { signal } = options
-  const [kind, schema] = [kindOf(config), backedUpSchema(config)]
+  const database = describeDatabase(config)
   checkTarget(config, directory)
   const partial = `${directory}.partial`
   await makeFolder(dirname(directory))
@@ -53,8 +53,7 @@ export async function createBackup (
     await syncTree(partial, signal)
     await writeManifest(partial, {
       format: 1,
-      kind,
-      schema,
+      ...database,
       createdAt: new Date().toISOString(),
       assets: content.rows.size,
       deleted: content.deleted,
@@ -95,7 +94,7 @@ async function fillBackup (
   startStep(options, 'copying the database')
   await copyDatabase(config, backup, signal)
   startStep(options, 'reading the copy of the database')
-  const rows = await readCopiedRows(backup, { kind: kindOf(config), schema: backedUpSchema(config) }, signal)
+  const rows = await readCopiedRows(backup, describeDatabase(config), signal)
   const done = startStep(options, 'copying the latest uploads')
   const missing = await copyUploads(rows.keys(), store, uploads, done)
 

@@ -5,18 +5,18 @@ import { besideService, freeze, requireEmbedded, withEmbedded } from '../../infr
 import { messageOf, printableAddress, schemaOf, type Connection } from '../../infra/postgres/connection.ts'
 import { readAssetRows, type AssetRows } from './rows.ts'
 import { copySecret, createFolderCopy } from './files.ts'
-import { type BackupConfig, BackupError, DATA, type DatabaseKind, DUMP, SILENT } from './common.ts'
+import { type BackupConfig, BackupError, DATA, DUMP, SILENT } from './common.ts'
 import type { Manifest } from './manifest.ts'
 import { dumpDatabase, readDumpedAssetRows } from './pg-tools.ts'
 
 // The database of the service (embedded or a PostgreSQL server) and its copy in a backup.
 
-export const kindOf = ({ DATABASE_URL }: BackupConfig): DatabaseKind =>
-  DATABASE_URL === undefined ? 'embedded' : 'postgresql'
+/** What a backup says about its database. */
+export type DatabaseOfBackup = Pick<Manifest, 'kind' | 'schema'>
 
-/** The PostgreSQL schema that a backup contains. */
-export const backedUpSchema = ({ DATABASE_URL }: BackupConfig): string =>
-  (DATABASE_URL === undefined ? undefined : schemaOf(DATABASE_URL)) ?? 'public'
+export const describeDatabase = ({ DATABASE_URL: url }: BackupConfig): DatabaseOfBackup =>
+  url === undefined ? { kind: 'embedded', schema: 'public' }
+    : { kind: 'postgresql', schema: schemaOf(url) ?? 'public' }
 
 /** Runs `action` on the database of the service, which may be running. */
 export async function withLiveDatabase<T> (
@@ -57,7 +57,7 @@ export async function copyDatabase (
 /** Reads the rows of the assets from a new backup. May change the files of an embedded database. */
 export async function readCopiedRows (
   backup: string,
-  { kind, schema }: Pick<Manifest, 'kind' | 'schema'>,
+  { kind, schema }: DatabaseOfBackup,
   signal?: AbortSignal
 ): Promise<AssetRows> {
   return kind === 'postgresql' ? await readDumpedAssetRows(join(backup, DUMP), schema, signal)

@@ -5,7 +5,7 @@ import { openRegularFile } from '../../modules/assets/storage/disk-files.ts'
 import type { OpenFile } from '../../modules/assets/storage/file-store.ts'
 import { compareFile, computeChecksum, type Problem } from './compare.ts'
 import { listFiles } from './files.ts'
-import { BackupError, type DatabaseKind, startStep, UPLOADS, type WorkOptions } from './common.ts'
+import { BackupError, startStep, UPLOADS, type WorkOptions } from './common.ts'
 
 // backup.json describes a backup. It is written last, so a folder without this file is not a complete backup.
 
@@ -17,7 +17,7 @@ interface FileDescription {
 
 export interface Manifest {
   readonly format: 1
-  readonly kind: DatabaseKind
+  readonly kind: 'embedded' | 'postgresql'
   /** The PostgreSQL schema that was backed up. */
   readonly schema: string
   /** When the backup was completed, ISO 8601. */

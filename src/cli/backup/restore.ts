@@ -12,7 +12,7 @@ import { withConnection, type BoundedPool } from '../../infra/postgres/pool.ts'
 import { sync, syncTree } from '../../infra/system/fs-utils.ts'
 import { readRestoredRows, type RestoredRows } from './rows.ts'
 import { compareUploads, type Problem } from './compare.ts'
-import { backedUpSchema, kindOf } from './databases.ts'
+import { describeDatabase } from './databases.ts'
 import { copySecret, createFolderCopy } from './files.ts'
 import { type BackupConfig, BackupError, DATA, DUMP, SECRET, SILENT, startStep,
   type WorkOptions } from './common.ts'
@@ -37,7 +37,7 @@ export async function restoreBackup (
   options: WorkOptions = {}
 ): Promise<Restored> {
   const manifest = await readManifest(directory)
-  const kind = kindOf(config)
+  const { kind } = describeDatabase(config)
   if (manifest.kind !== kind) {
     throw new BackupError(manifest.kind === 'embedded'
       ? `${directory} holds an embedded database, which can't be restored into PostgreSQL: unset DATABASE_URL`
@@ -153,7 +153,7 @@ async function restorePostgresql (
   options: WorkOptions
 ): Promise<Restored> {
   const url = config.DATABASE_URL as string
-  const schema = backedUpSchema(config)
+  const { schema } = describeDatabase(config)
   if (manifest.schema !== schema) {
     throw new BackupError(`${directory} holds the schema ${manifest.schema}, but DATABASE_URL names ` +
       `${schema}: they must be the same`)
