@@ -2,7 +2,6 @@ import type { Result } from 'ioredis'
 import { clock } from '../../infra/system/clock.ts'
 import type { RedisClient } from '../../infra/redis/redis-client.ts'
 import { ClientTable, findPacked, packedPartOf, SEGMENTS, type ClientWindow } from './client-table.ts'
-import { GenerationalMap } from './generational-map.ts'
 import type { WindowOfClient } from './lease-script.ts'
 
 declare module 'ioredis' {
@@ -48,7 +47,6 @@ const formatOf = (handover: string): Format => handover.startsWith('1:') ? FIRST
 const MAX_ADOPTION_AGE_MS = 50_000
 /** Longer than it takes to load all counts. */
 const CLAIM_MS = 10_000
-const MAX_HEADS = 1000
 /** Parts in one response, some 200 KB. */
 const LOAD_BATCH = 500
 /** Clients in one command. */
@@ -97,8 +95,6 @@ interface Head {
 /** The counts that processes leave in Redis when they shut down gracefully. */
 export class Handovers {
   readonly #redis: RedisClient
-  /** By the key of the handover, so that further look-ups need one command instead of two. */
-  readonly #heads = new GenerationalMap<Head>(LIFETIME_MS, MAX_HEADS)
 
   constructor (redis: RedisClient) {
     this.#redis = redis
@@ -154,7 +150,7 @@ export class Handovers {
   ): Promise<ClientWindow | 'lost' | 'adopted' | undefined> {
     const name = handoverKey(handover, nameSpace)
     const format = formatOf(handover)
-    const head = this.#heads.get(name) ?? await this.#loadHead(name, format)
+    const head = await this.#loadHead(name, format)
     const part = head === undefined ? '' : String(packedPartOf(key, head.seeds, format.partCount))
     const [state, bytes] = await this.#redis.run(async (redis) =>
       await redis.landfallFindHandedOverBuffer(name, reportedKey(name), part, key, LIFETIME_MS, format.head)
@@ -226,10 +222,7 @@ export class Handovers {
     if (bytes === null) return undefined
     const seeds = wordsOf(bytes)
     const [, , ageMs = 0] = seeds
-    const now = clock.now()
-    const head = { seeds, packedAt: now - (format.lifetimeMs - leftMs) - ageMs }
-    this.#heads.set(name, head, now)
-    return head
+    return { seeds, packedAt: clock.now() - (format.lifetimeMs - leftMs) - ageMs }
   }
 }
 
