@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { replaceClock } from '../../helpers/clock.ts'
 import { COUNTER_SCRIPTS, counterKey, Counters } from '../../../src/modules/rate-limit/counters.ts'
 import { RedisClient } from '../../../src/infra/redis/redis-client.ts'
+import { settableClock } from '../../helpers/limit-replicas.ts'
 import { createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
 import { silent } from '../../shared/silent-logger.ts'
@@ -94,9 +94,7 @@ t.test('when Redis fails during a count, the window keeps its end and is shared 
   t.teardown(() => redis.close())
   await redis.start()
   const counters = new Counters(redis)
-  const real = clock.now
-  let ahead = 0
-  replaceClock(t, () => real() + ahead)
+  const offset = settableClock(t)
   const take = async () => await counters.take('a', 3, MINUTE_MS, clock.now())
 
   t.match(await take(), { allowed: true, used: 1 })
@@ -117,6 +115,6 @@ t.test('when Redis fails during a count, the window keeps its end and is shared 
     'what was counted without Redis still counts'
   )
   await redis.commands.flushall() // instead of waiting until the window expires
-  ahead = MINUTE_MS + 1
+  offset.aheadMs = MINUTE_MS + 1
   t.match(await take(), { allowed: true }, 'the next window')
 })

@@ -5,11 +5,10 @@ import fc from 'fast-check'
 import { Redis } from 'ioredis'
 import t from 'tap'
 import { clock } from '../../../src/infra/system/clock.ts'
-import { replaceClock } from '../../helpers/clock.ts'
 import { LeasedLimit } from '../../../src/modules/rate-limit/leased-limit.ts'
 import { claimRedis, createProxy, startRedisServer } from '../../helpers/servers.ts'
 import { until } from '../../helpers/until.ts'
-import { spend, startReplicas, take, trues } from '../../helpers/limit-replicas.ts'
+import { settableClock, spend, startReplicas, take, trues } from '../../helpers/limit-replicas.ts'
 
 t.test('no window admits more than the limit when clocks jump and processes are replaced', async (t) => {
   const url = await claimRedis(t)
@@ -19,9 +18,7 @@ t.test('no window admits more than the limit when clocks jump and processes are 
     jump: fc.integer({ min: -90_000, max: 90_000 }),
     replaced: fc.option(fc.nat(2))
   })
-  const real = clock.now
-  let ahead = 0
-  replaceClock(t, () => real() + ahead)
+  const offset = settableClock(t)
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1, max: 60 }),
@@ -33,7 +30,7 @@ t.test('no window admits more than the limit when clocks jump and processes are 
         const limits = [0, 1, 2].map(limitOf)
         let passed = 0
         for (const { burst, jump, replaced } of steps) {
-          ahead += jump
+          offset.aheadMs += jump
           if (replaced !== null) limits[replaced] = limitOf(replaced) // its unspent reads are lost
           passed += trues(await Promise
             .all(burst.map(async (index) => await take(limits[index] as LeasedLimit, key))))
@@ -204,12 +201,10 @@ t.test('when Redis becomes unreachable, reads that were returned before count as
 t.test('a window never ends later in a process than in Redis, however slow the response is', async (t) => {
   const [replica] = await startReplicas(t, [await claimRedis(t)])
   await replica!.members.beat()
-  const real = clock.now
-  let ahead = 0
-  replaceClock(t, () => real() + ahead)
+  const offset = settableClock(t)
   const asked = clock.now()
   const response = replica!.limit(10).take('a', asked)
-  ahead = 5000
+  offset.aheadMs = 5000
   const { resetAt } = await response
   t.ok(resetAt <= asked + 60_000 + 100, `${resetAt - asked} ms`)
 })
