@@ -131,8 +131,8 @@ onEachStore('refused forms leave no file and no record', async (t, build) => {
     for (const [name, body, contentType] of cases) {
       const response = await post(app, account, body, contentType)
       t.match([response.statusCode, response.json()], [status, { errors: [message] }], name)
-      t.strictSame(await stored(app), { published: [], temporary: [] }, `${name}: no file is left`)
     }
+    t.strictSame(await stored(app), { published: [], temporary: [] }, `${status} ${message}: no file is left`)
   }
   t.equal(await app.database.asset.count(), 0)
 })
