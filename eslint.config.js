@@ -8,7 +8,7 @@ export default [
     ignores: [...resolveIgnoresFromGitignore(), 'packages/client/src/api.ts'] // generated
   }),
   {
-    // Undocumented names of Node stay in one file, where each use has a fallback. `_count` is Prisma's.
+    // Undocumented names of Node stay in one file, each with a fallback. `_count` and `_min` are Prisma's.
     files: ['src/**/*.ts'],
     ignores: ['src/http/hardening/node-internals.ts'],
     rules: {
@@ -16,7 +16,7 @@ export default [
         'error',
         ...[
           'MemberExpression[property.name=/^_/]',
-          'ObjectPattern > Property[key.name=/^_(?!count$)/]',
+          'ObjectPattern > Property[key.name=/^_(?!(?:count|min)$)/]',
           'MemberExpression[property.name=/^(assignSocket|detachSocket|shouldKeepAlive|outputData)$/]'
         ].map((selector) => ({
           selector,

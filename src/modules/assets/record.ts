@@ -53,7 +53,7 @@ export const NO_REFERENCES: AssetReferences = { pages: [], count: 0 }
  */
 export const recordTag = (record: RecordWithReferences): string => `"${contentHash(JSON.stringify(record))}"`
 
-/** Returns the validators of a record. The date is that of the file: pages change the record without a date. */
+/** Returns the validators of a record. The date is that of the file: pages change the record without one. */
 export const recordValidators = (record: RecordWithReferences): Validators => (
   { etag: recordTag(record), modifiedAt: new Date(record.created_at) }
 )
