@@ -17,7 +17,7 @@ t.test('the checksum of a key is the CRC-32 of its random characters in base62',
 })
 
 t.test('a new key has the form that secret scanners look for, and is unlike any other', async (t) => {
-  const keys = Array.from({ length: 1000 }, createApiKey)
+  const keys = Array.from({ length: 100 }, createApiKey)
   for (const key of keys) t.ok(/^lf_[0-9A-Za-z]{46}$/.test(key) && isApiKey(key), key)
   t.equal(new Set(keys).size, keys.length)
   const characters = new Set(keys.flatMap((key) => [...key.slice(3, 43)]))
