@@ -55,40 +55,39 @@ export async function hostileService (t: Test, settings: Record<string, string> 
   return { app, url, account, page, asset, routes: routesOf(page, asset) }
 }
 
-const routesOf = (page: CreatedPage, asset: { id: string, path: string }): Route[] => [
-  { name: 'sign-up', method: 'POST', path: '/auth/sign_up', owned: false, takes: 'json' },
-  { name: 'sign-in', method: 'POST', path: '/auth/sign_in', owned: false, takes: 'json' },
-  { name: 'refresh', method: 'POST', path: '/auth/refresh', owned: false, takes: 'json' },
-  { name: 'sign-out', method: 'DELETE', path: '/auth/sign_out', owned: true, takes: 'json' },
-  { name: 'create', method: 'POST', path: '/landing_pages', owned: true, takes: 'json' },
-  { name: 'update', method: 'PATCH', path: `/manage/landing_pages/${page.id}`, owned: true, takes: 'json' },
-  { name: 'upload', method: 'POST', path: '/assets', owned: true, takes: 'form' },
-  { name: 'me', method: 'GET', path: '/auth/me', owned: true, takes: 'nothing' },
-  { name: 'pages', method: 'GET', path: '/manage/landing_pages', owned: true, takes: 'nothing' },
-  { name: 'page', method: 'GET', path: `/manage/landing_pages/${page.id}`, owned: true, takes: 'nothing' },
-  { name: 'assets', method: 'GET', path: '/assets', owned: true, takes: 'nothing' },
-  { name: 'asset', method: 'GET', path: `/assets/${asset.id}`, owned: true, takes: 'nothing' },
-  { name: 'public', method: 'GET', path: `/landing_pages/${page.public_id}`, owned: false, takes: 'nothing' },
-  {
-    name: 'public head',
-    method: 'HEAD',
-    path: `/landing_pages/${page.public_id}`,
-    owned: false,
-    takes: 'nothing'
-  },
-  { name: 'file', method: 'GET', path: asset.path, owned: false, takes: 'nothing' },
-  { name: 'live', method: 'GET', path: '/health/live', owned: false, takes: 'nothing' },
-  { name: 'ready', method: 'GET', path: '/health/ready', owned: false, takes: 'nothing' },
-  // Last, because they succeed only once.
-  {
-    name: 'delete page',
-    method: 'DELETE',
-    path: `/manage/landing_pages/${page.id}`,
-    owned: true,
-    takes: 'nothing'
-  },
-  { name: 'delete asset', method: 'DELETE', path: `/assets/${asset.id}`, owned: true, takes: 'nothing' }
-]
+function routesOf (page: CreatedPage, asset: { id: string, path: string }): Route[] {
+  const record = `/manage/landing_pages/${page.id}`
+  const document = `/landing_pages/${page.public_id}`
+  const routes: [string, string, string, boolean, Route['takes']?][] = [
+    ['sign-up', 'POST', '/auth/sign_up', false, 'json'],
+    ['sign-in', 'POST', '/auth/sign_in', false, 'json'],
+    ['refresh', 'POST', '/auth/refresh', false, 'json'],
+    ['sign-out', 'DELETE', '/auth/sign_out', true, 'json'],
+    ['create', 'POST', '/landing_pages', true, 'json'],
+    ['update', 'PATCH', record, true, 'json'],
+    ['upload', 'POST', '/assets', true, 'form'],
+    ['me', 'GET', '/auth/me', true],
+    ['pages', 'GET', '/manage/landing_pages', true],
+    ['page', 'GET', record, true],
+    ['assets', 'GET', '/assets', true],
+    ['asset', 'GET', `/assets/${asset.id}`, true],
+    ['public', 'GET', document, false],
+    ['public head', 'HEAD', document, false],
+    ['file', 'GET', asset.path, false],
+    ['live', 'GET', '/health/live', false],
+    ['ready', 'GET', '/health/ready', false],
+    // Last, because they succeed only once.
+    ['delete page', 'DELETE', record, true],
+    ['delete asset', 'DELETE', `/assets/${asset.id}`, true]
+  ]
+  return routes.map(([name, method, path, owned, takes = 'nothing']) => ({
+    name,
+    method,
+    path,
+    owned,
+    takes
+  }))
+}
 
 /** Sends requests and checks the connection after each response. */
 export class Probe {

@@ -96,20 +96,8 @@ export class RedisCluster {
   /** Moves keys of a slot that is being moved. */
   async moveKeys (source: ClusterNode, target: ClusterNode, keys: readonly string[]): Promise<void> {
     const { password } = new URL(target.server.url)
-    await source.admin
-      .call(
-        'MIGRATE',
-        '127.0.0.1',
-        target.server.port,
-        '',
-        0,
-        5000,
-        'REPLACE',
-        'AUTH',
-        password,
-        'KEYS',
-        ...keys
-      )
+    const options = ['', 0, 5000, 'REPLACE', 'AUTH', password, 'KEYS', ...keys]
+    await source.admin.call('MIGRATE', '127.0.0.1', target.server.port, ...options)
   }
 
   #node (id: string): ClusterNode {
