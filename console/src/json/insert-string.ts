@@ -151,7 +151,7 @@ const STRING = /"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?/g
  *
  * @returns undefined if the selection is in no string
  */
-export function findString (text: string, from: number, to: number): {
+function findString (text: string, from: number, to: number): {
   readonly start: number
   readonly end: number
 } | undefined {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { checkJson } from '../../../console/src/json/check.ts'
 import { hasLongLine } from '../../../console/src/editor/long-lines.ts'
-import { findString, insertStrings } from '../../../console/src/json/insert-string.ts'
+import { insertStrings } from '../../../console/src/json/insert-string.ts'
 import { containerText } from '../../helpers/json-text.ts'
 
 /**
@@ -99,21 +99,6 @@ t.test('a document stays one, wherever strings are inserted', async () => {
     const { from, to, insert } = insertStrings(text, offset, offset, strings)
     return checkJson(text.slice(0, from) + insert + text.slice(to)) === undefined
   }))
-})
-
-const STRING = /"(?:[^"\\]|\\.)*"/g
-
-t.test('finds the string that a place is in', async (t) => {
-  fc.assert(fc.property(containerText, fc.nat(), (text, place) => {
-    const offset = place % (text.length + 1)
-    const expected = [...text.matchAll(STRING)].find(({ 0: found, index }) =>
-      index < offset && offset < index + found.length
-    )
-    const string = findString(text, offset, offset)
-    return string?.start === expected?.index &&
-      (string === undefined || text.slice(string.start, string.end) === expected?.[0])
-  }))
-  t.equal(findString('["open, \n1', 10, 10), undefined)
 })
 
 t.test('a line is long with more than 200,000 characters', async (t) => {
