@@ -67,7 +67,7 @@ t.test('a reset ends sessions and keys, and confirms the address', async (t) => 
   )
 })
 
-t.test('replay: one of several uses of a link succeeds', async (t) => {
+t.test('replay: only one of several uses of a link succeeds', async (t) => {
   const { user: { email } } = await signUp(app)
   const token = await askForToken(email)
   const passwords = Array.from({ length: 4 }, (_, n) => `${NEW_PASSWORD} ${n}`)
@@ -187,7 +187,7 @@ t.test('a link confirms once, also if it is used several times at once', async (
   t.same(response.json(), INVALID_LINK)
 })
 
-t.test('who signed up with a foreign address keeps nothing', async (t) => {
+t.test('who signed up with a foreign address keeps no session and no key', async (t) => {
   const { user, headers } = await signUp(app)
   const key = await createKey(app, { headers }, ['pages:read'])
   const { headers: confirming } = await signIn(app, { user })

@@ -56,7 +56,7 @@ t.test('a refresh returns a new pair; the old access token stays valid, the old 
   )
 })
 
-t.test('one of many concurrent uses of a refresh token succeeds', async (t) => {
+t.test('only one of many concurrent uses of a refresh token succeeds', async (t) => {
   for (let round = 0; round < 5; round++) {
     const account = await signUp(app)
     const responses = await Promise.all(Array.from({ length: 20 }, async (_, index) =>

@@ -295,7 +295,7 @@ onEachStore('variants of deleted assets are swept, also those made during the de
   t.equal((await ask(app, kept.variants[0]?.url as string)).statusCode, 200)
 })
 
-onEachStore('an account takes along variants that are being made', async (t, build) => {
+onEachStore('deleting an account deletes variants that are being made', async (t, build) => {
   const app = await shared(build)
   const account = await signUp(app)
   const asset = await store(app, account, photo)

@@ -271,7 +271,7 @@ t.test('after a 429, purges collect until Retry-After and go in batches', async 
   t.match(metrics, /landfall_cdn_purge_requests_total\{result="failed"\} 1\n/)
 })
 
-t.test('every address must answer, for three days', async (t) => {
+t.test('a purge waits for every address, for three days at most', async (t) => {
   const [good, bad] = [await startCdn(t), await startCdn(t, () => ({ status: 503 }))]
   const { app, account, url } = await startApp(t, good, {
     CDN_PURGE: 'varnish',

@@ -52,7 +52,7 @@ t.test('replicas start without Redis and use it once it is reachable', async (t)
   )
 })
 
-t.test('after a write of unknown outcome, caches end within 60 s', async (t) => {
+t.test('after a write of unknown outcome, the old version is served for 60 s at most', async (t) => {
   const settings: Record<string, string> = {
     ...await testSettings(t),
     RATE_LIMIT_PUBLIC: '1000000',

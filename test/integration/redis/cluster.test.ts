@@ -60,7 +60,7 @@ t.test('keys are grouped by slot, and a script runs on each group, also after al
   t.equal(client.outages, 0)
 })
 
-t.test('a slot that moves is followed, also by half its keys', async (t) => {
+t.test('a slot that moves is followed, and a script with half of its keys opens no breaker', async (t) => {
   const client = await connect(t)
   const keys = ['moved{1}a', 'moved{1}b', 'moved{1}c']
   const count = async (some: readonly string[]) =>

@@ -58,7 +58,7 @@ t.test('SIGKILL in an upload leaves no row without its file', async (t) => {
   t.equal((await owner.upload(victim.url, noise(5000))).status, 201, 'uploads succeed again')
 })
 
-t.test('SIGKILL while others work leaves no row without its file', async (t) => {
+t.test('SIGKILL while disk or PostgreSQL works leaves no row without its file', async (t) => {
   for (const [steps, nth] of [[/^write/, 5], [/^sync/, 1], [/^rename/, 1], [/^query INSERT/, 1]] as const) {
     const before = await look()
     t.ok(
@@ -82,7 +82,7 @@ t.test('SIGKILL while others work leaves no row without its file', async (t) => 
 })
 
 t.test(
-  'SIGKILL in a deletion leaves both row and file or neither',
+  'SIGKILL in a deletion leaves row and file, or neither',
   async (t) => {
     const before = await look()
     const assets: StoredAsset[] = []

@@ -190,7 +190,7 @@ for (const [name, { result, status, run }] of Object.entries(WRITES)) {
   })
 }
 
-t.test('after SIGKILL before publication, caches are stale for a minute', async (t) => {
+t.test('after SIGKILL before publication, caches are stale for a minute at most', async (t) => {
   const redis = new Redis(settings.REDIS_URL)
   t.teardown(() => redis.disconnect())
   const replicas = [survivor, victim]
