@@ -33,6 +33,16 @@ const sendReset = async (method: 'POST' | 'PUT', payload: object) =>
 const askForReset = async (email: string) => await sendReset('POST', { email })
 const reset = async (token: unknown, password = NEW_PASSWORD) =>
   await sendReset('PUT', { token, password, password_confirmation: password })
+/** Asks for a reset whose mail waits. */
+async function askForLaterReset (email: string): Promise<void> {
+  await app.database.$executeRaw`ALTER TABLE mails ALTER COLUMN due_at SET DEFAULT now() + interval '1 hour'`
+  await askForReset(email)
+  await app.database.$executeRaw`ALTER TABLE mails ALTER COLUMN due_at SET DEFAULT now()`
+}
+async function sendWaiting (): Promise<void> {
+  await app.database.$executeRaw`UPDATE mails SET due_at = now()`
+  app.wakeMailSender()
+}
 async function askForToken (email: string): Promise<string> {
   const before = resetsTo(email).length
   if ((await askForReset(email)).statusCode !== 202) throw new Error('not accepted')
@@ -105,10 +115,16 @@ t.test('an unknown, expired or malformed token, and one of another kind, is a 42
 
 t.test('a link is valid for an hour, and stored as a hash', async (t) => {
   const { user: { email, id: userId } } = await signUp(app)
-  const token = await askForToken(email)
-  const link = await app.database.mailLink.findUniqueOrThrow({
-    where: { userId_kind: { userId, kind: 'password_reset' } }
-  })
+  const find = async () =>
+    await app.database.mailLink.findUniqueOrThrow({
+      where: { userId_kind: { userId, kind: 'password_reset' } }
+    })
+  await askForLaterReset(email)
+  t.equal((await find()).tokenHash, null, 'the token is made when the mail is sent')
+  await sendWaiting()
+  const token = tokenIn(await until(() => resetsTo(email)[0], 'a link'))
+  t.equal(Buffer.from(token, 'base64url').length, 32)
+  const link = await find()
   const minutes = (Number(link.expiresAt) - Date.now()) / 60_000
   t.ok(minutes > 58 && minutes < 61)
   t.equal(link.tokenHash?.length, 32)
@@ -122,6 +138,7 @@ t.test('flooding one address: three mails an hour, the last link works', async (
   for (let n = 0; n < 3; n++) t.equal((await askForReset(email)).statusCode, 202)
   t.equal(await countWaiting(email), 0, 'nothing waits')
   t.equal(resetsTo(email).length, 3)
+  t.equal(await signInStatus(app, email, PASSWORD), 200, 'no request locks the account')
   t.same((await reset(tokens[1])).json(), INVALID_LINK, 'a newer link ends the older one')
   t.equal((await reset(tokens[2])).statusCode, 204)
 })
@@ -129,16 +146,12 @@ t.test('flooding one address: three mails an hour, the last link works', async (
 t.test('a change of the password ends a link, also one that has not been sent', async (t) => {
   const { user: { email }, headers } = await signUp(app)
   const token = await askForToken(email)
-  // A mail that waits: with its link it would be sent after the change.
-  await app.database.$executeRaw`ALTER TABLE mails ALTER COLUMN due_at SET DEFAULT now() + interval '1 hour'`
-  await askForReset(email)
-  await app.database.$executeRaw`ALTER TABLE mails ALTER COLUMN due_at SET DEFAULT now()`
+  await askForLaterReset(email)
   const payload = { current_password: PASSWORD, password: NEW_PASSWORD, password_confirmation: NEW_PASSWORD }
   await sendAs(app, { headers }, 'PUT', '/auth/password', payload)
   t.same((await reset(token)).json(), INVALID_LINK)
   t.equal(await countWaiting(email, 'password_reset'), 1)
-  await app.database.$executeRaw`UPDATE mails SET due_at = now()`
-  app.wakeMailSender()
+  await sendWaiting()
   await until(async () => await countWaiting(email, 'password_reset') === 0)
   t.equal(resetsTo(email).length, 1)
 })
