@@ -264,7 +264,7 @@ t.test('with one database', async (t) => {
   })
 })
 
-t.test('an existing DATA_DIR gives other users no access to the database', async (t) => {
+t.test('in an existing DATA_DIR only its user can read secret and database', async (t) => {
   const dataDir = dataFolder(t)
   await mkdir(dataDir, { mode: 0o755 })
   const folder = join(dataDir, 'postgres')
@@ -275,6 +275,8 @@ t.test('an existing DATA_DIR gives other users no access to the database', async
   t.equal(await modeAfterStart(), 0o700, 'a new database')
   await chmod(folder, 0o755)
   t.equal(await modeAfterStart(), 0o700, 'a database that other users could read')
+  await embeddedSecret(dataDir)
+  t.equal((await stat(join(dataDir, 'jwt-secret'))).mode & 0o777, 0o600, 'a new secret')
 })
 
 /** Returns the owner that a lock of this process names. */
