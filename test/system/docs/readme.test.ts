@@ -60,8 +60,7 @@ t.test('the walk-through and the printed command work with npm start and the emb
   }, ['npm', 'start'])
   t.same(writtenAt(), before, 'files that are up to date are not built again')
   t.notMatch(service.output(), '"level":40', 'no warning')
-  // Git would create a folder that other users can list, which is a warning.
-  t.match(readFileSync(join(PROJECT, '.gitignore'), 'utf8'), '\ndata/\nuploads/\n')
+  t.equal(statSync(join(PROJECT, 'uploads')).mode & 0o004, 0, 'nor one about the folder of the clone')
   t.match(service.output(), `Landfall listens on ${service.url}`)
   t.match(service.output(), `Database  ${folder}/data`)
   t.match(service.output(), /Embedded mode/)
