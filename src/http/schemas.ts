@@ -145,7 +145,13 @@ export const HEADERS = {
   'Access-Control-Expose-Headers': [
     'Response headers that scripts of other origins may read',
     'ETag, Retry-After, X-Request-Id'
-  ]
+  ],
+  'Access-Control-Allow-Methods': ['Methods that scripts of other origins may use', 'GET, HEAD, OPTIONS'],
+  'Access-Control-Allow-Headers': [
+    'Request headers that scripts of other origins may send',
+    'If-None-Match, X-Request-Id'
+  ],
+  'Access-Control-Max-Age': ['Seconds for which browsers may cache this response', 86400, { minimum: 1 }]
 } as const satisfies Record<string, readonly [meaning: string, example: string | number, more?: object]>
 
 type HeaderName = keyof typeof HEADERS

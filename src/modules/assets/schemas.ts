@@ -126,8 +126,8 @@ export const readAssetSchema = {
   operationId: 'getAsset',
   summary: "Read one of the caller's assets",
   description: 'The record of the file, and the pages that use it. The file itself is at its `url`. ' +
-    '`If-Modified-Since` is ignored, and `If-Unmodified-Since` compares with the time of the upload, ' +
-    'because the use of a file has no date.',
+    '`If-Modified-Since` is ignored, and `If-Unmodified-Since` asks for the time of the upload, because the ' +
+    'use of a file has no date.',
   params: IdParams,
   ...conditionalRead(AssetWithReferences, 'The asset')
 }
@@ -189,5 +189,24 @@ export const readFileSchema = {
     206: bytes('A part of the file', 'Content-Range'),
     304: nothing('The file has not changed', ...FILE),
     ...errors([400, 404, 412, 416, 500, 503], CORS)
+  }
+}
+export const askForFileSchema = {
+  operationId: 'askForFile',
+  tags: ['Public'],
+  summary: 'Respond to the CORS preflight of a file',
+  description: 'Scripts of any origin may read files.',
+  params: FileParams,
+  response: {
+    204: nothing(
+      'Reading is allowed',
+      ...CORS,
+      'Access-Control-Allow-Methods',
+      'Access-Control-Allow-Headers',
+      'Access-Control-Max-Age',
+      'Allow',
+      'Vary'
+    ),
+    ...errors([400, 413, 415], CORS)
   }
 }

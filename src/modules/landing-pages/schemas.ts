@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, conditionalRead, errors, IdParams, nothing, PublishHeaders, ReadConditions, RECEIPT,
-  response, type ResponseHeader } from '../../http/schemas.ts'
+import { CACHE_TAGS, conditionalRead, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders,
+  ReadConditions, RECEIPT, response, type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/pagination.ts'
 import { timeParameter } from '../../http/time.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
@@ -186,5 +186,25 @@ export const publicReadSchema = {
     ...errors([404, 429, 503], COUNTED),
     ...errors([500], [...CORS, 'RateLimit?', 'RateLimit-Policy?']),
     ...errors([400], CORS)
+  }
+}
+export const preflightSchema = {
+  operationId: 'askForDocument',
+  tags: ['Public'],
+  summary: 'Respond to the CORS preflight of a document',
+  description: 'Scripts of any origin may read documents.',
+  params: PublicParams,
+  response: {
+    204: nothing(
+      'The read is allowed',
+      ...CORS,
+      'Access-Control-Allow-Methods',
+      'Access-Control-Allow-Headers',
+      'Access-Control-Max-Age',
+      'Allow',
+      'Vary',
+      'Cache-Control?'
+    ),
+    ...errors([400, 413, 415], CORS, MALFORMED_JSON)
   }
 }

@@ -134,7 +134,7 @@ t.test('a parameter of the wrong type is refused', async (t) => {
         t.equal(statusCode, 422, `${operation.name}?${query}`)
       }
     }
-    if (!operation.path.includes('{id}')) continue
+    if (!operation.path.includes('{id}') || operation.method === 'OPTIONS' as never) continue
     for (const id of ['x', '1', `urn:uuid:${randomUUID()}`, `${randomUUID()}%0a`, '%00', 'toString']) {
       const response = await ask(operation, operation.urlWith({ id }))
       t.same(

@@ -6,7 +6,7 @@ import { allowRead } from '../../../http/cors.ts'
 import { cacheTagHeader, FILE_HEADERS, IMMUTABLE, PDF_POLICY } from '../../../http/common-headers.ts'
 import { checkPreconditions, hasConditions, isNotModified, requestedRange,
   type ByteRange } from '../../../http/conditional-requests.ts'
-import { readFileSchema } from '../schemas.ts'
+import { askForFileSchema, readFileSchema } from '../schemas.ts'
 import { findFilename } from '../asset-repository.ts'
 import type { FileInfo, OpenFile } from '../storage/file-store.ts'
 import { contentDisposition, parseVariantName, presentationOf,
@@ -86,7 +86,7 @@ export const uploadsRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.options(
     '/uploads/*',
-    { config: { log: 'sample' } },
+    { schema: askForFileSchema, config: { log: 'sample' } },
     async (request, reply) => allowRead(request, reply, 'If-None-Match, Range')
   )
 }

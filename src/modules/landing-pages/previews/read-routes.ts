@@ -12,7 +12,7 @@ import { findDraft } from '../draft-repository.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { findPage } from '../landing-page-repository.ts'
 import { sendUnlessKnown } from '../manage/record.ts'
-import { CORS, Document, PublicParams } from '../schemas.ts'
+import { CORS, Document, preflightSchema, PublicParams } from '../schemas.ts'
 import { findLink, recordUse, TOKEN_PREFIX, type UsedLink } from './link-repository.ts'
 
 const WINDOW_MS = 60_000
@@ -49,6 +49,13 @@ const readPreviewSchema = {
       404: 'Not found'
     })
   }
+}
+
+const askForPreviewSchema = {
+  ...preflightSchema,
+  operationId: 'askForPreview',
+  summary: 'Respond to the CORS preflight of a preview',
+  description: 'Scripts of any origin may read previews with the token of a link.'
 }
 
 /** Reads with the token of a preview link. */
@@ -97,7 +104,7 @@ export const previewRoutes: FastifyPluginAsyncTypebox = async (app) => {
 
   app.options(
     url,
-    { config: { log: 'sample' } },
+    { schema: askForPreviewSchema, config: { log: 'sample' } },
     async (request, reply) => allowRead(request, reply, 'Authorization, If-None-Match, X-Request-Id')
   )
 }

@@ -3,7 +3,7 @@ import { uncheckedInput } from '../../../http/validation.ts'
 import { sampled } from '../../../http/access-log.ts'
 import { DOCUMENT_CORS_HEADERS } from '../../../http/common-headers.ts'
 import { allowRead } from '../../../http/cors.ts'
-import { publicReadSchema } from '../schemas.ts'
+import { preflightSchema, publicReadSchema } from '../schemas.ts'
 import { ReadHandler } from './read-handler.ts'
 import { ReadLimit } from './read-limit.ts'
 import { ReadReporter } from './read-reporter.ts'
@@ -37,7 +37,7 @@ export const publicRoutes: FastifyPluginAsync = async (app) => {
 export const publicPreflight: FastifyPluginAsync = async (app) => {
   app.options(
     '/landing_pages/:public_id',
-    { config: { log: 'sample' } },
+    { schema: preflightSchema, config: { log: 'sample' } },
     async (request, reply) =>
       allowRead(request, reply.headers(DOCUMENT_CORS_HEADERS), 'If-None-Match, X-Request-Id')
   )
