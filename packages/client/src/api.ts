@@ -441,7 +441,11 @@ export interface paths {
          * @description Scripts of any origin may read documents.
          */
         options: operations["askForDocument"];
-        head?: never;
+        /**
+         * Read the document of a Landing Page (headers only)
+         * @description Returns the document byte for byte as it was sent. By default, a client address may read 30 times a minute, or 1,000 times from an allowed host. Reads with the status 304 or 404 count, too. The `RateLimit` header contains the number of reads left; if the service has several processes, the real number may be higher.
+         */
+        head: operations["headDocument"];
         patch?: never;
         trace?: never;
     };
@@ -909,7 +913,11 @@ export interface paths {
          * @description Scripts of any origin may read previews with the token of a link.
          */
         options: operations["askForPreview"];
-        head?: never;
+        /**
+         * Read the draft of a Landing Page with a preview link (headers only)
+         * @description Returns the draft byte for byte as it was sent, or the document if the page has no draft, published or not. The token of the link is taken from the `Authorization` header only. However it fails, the response is the same 401. A link may read 300 times a minute, and a client address may fail 60 times a minute.
+         */
+        head: operations["headPreview"];
         patch?: never;
         trace?: never;
     };
@@ -933,7 +941,11 @@ export interface paths {
          * @description Scripts of any origin may read files.
          */
         options: operations["askForFile"];
-        head?: never;
+        /**
+         * Read the file of an asset (headers only)
+         * @description The content of a URL never changes, so caches may keep it forever. Types that browsers could execute, such as HTML and SVG, are served as downloads. The first request for a variant waits until it is made. After 10 seconds, or if too many wait, the response is a 503.
+         */
+        head: operations["headFile"];
         patch?: never;
         trace?: never;
     };
@@ -8170,6 +8182,169 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Errors"];
                 };
+            };
+        };
+    };
+    headDocument: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 412 unless the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Answer 304 if there was no change since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the current ETag is one of these */
+                "if-none-match"?: string;
+                /** @description Answer 412 if there was a change since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description The `public_id` of the page
+                 * @example 4nJ8sQzR2bXw7kLmT0yHcV
+                 */
+                public_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    Age: components["headers"]["Age-if-any"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
+                    "Content-Encoding": components["headers"]["Content-Encoding-if-any"];
+                    ETag: components["headers"]["ETag"];
+                    "Last-Modified": components["headers"]["Last-Modified-if-any"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
+                    Vary: components["headers"]["Vary"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The document has not changed */
+            304: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    Age: components["headers"]["Age-if-any"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Status": components["headers"]["Cache-Status"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
+                    ETag: components["headers"]["ETag"];
+                    "Last-Modified": components["headers"]["Last-Modified-if-any"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
+                    Vary: components["headers"]["Vary"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    RateLimit: components["headers"]["RateLimit-if-any"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
         };
     };
@@ -15866,6 +16041,161 @@ export interface operations {
             };
         };
     };
+    headPreview: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 412 unless the current ETag is one of these */
+                "if-match"?: string;
+                /** @description Answer 304 if there was no change since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the current ETag is one of these */
+                "if-none-match"?: string;
+                /** @description Answer 412 if there was a change since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description The `public_id` of the page
+                 * @example 4nJ8sQzR2bXw7kLmT0yHcV
+                 */
+                public_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The draft, or the document */
+            200: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "Landfall-Preview": components["headers"]["Landfall-Preview"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The client has this draft or document */
+            304: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag"];
+                    "Landfall-Preview": components["headers"]["Landfall-Preview"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The access token or API key is missing or invalid, or the credentials in the body are wrong */
+            401: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Too many requests */
+            429: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "X-Robots-Tag": components["headers"]["X-Robots-Tag-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
     readFile: {
         parameters: {
             query?: never;
@@ -16211,6 +16541,136 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["Errors"];
                 };
+            };
+        };
+    };
+    headFile: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Answer 412 unless the file has one of these ETags */
+                "if-match"?: string;
+                /** @description Answer 304 if the file has not been modified since this date */
+                "if-modified-since"?: string;
+                /** @description Answer 304 if the file has one of these ETags */
+                "if-none-match"?: string;
+                /** @description Answer 412 if the file has been modified since this date */
+                "if-unmodified-since"?: string;
+            };
+            path: {
+                /**
+                 * @description What follows `/uploads/` in the `url` of an asset or of one of its variants
+                 * @example 7Hq2LJtB7sZ4uNfE8aGd1o.png
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    "Accept-Ranges": components["headers"]["Accept-Ranges"];
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    ETag: components["headers"]["ETag"];
+                    "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The file has not changed */
+            304: {
+                headers: {
+                    "Accept-Ranges": components["headers"]["Accept-Ranges"];
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Cache-Tag": components["headers"]["Cache-Tag-if-any"];
+                    ETag: components["headers"]["ETag"];
+                    "Last-Modified": components["headers"]["Last-Modified"];
+                    "Surrogate-Key": components["headers"]["Surrogate-Key-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    xkey: components["headers"]["xkey-if-any"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL, the Host header or the body is malformed */
+            400: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The record does not exist or belongs to another account */
+            404: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The URL does not support the method */
+            405: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    Allow: components["headers"]["Allow"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A condition, such as `If-Match`, is false */
+            412: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    ETag: components["headers"]["ETag-if-any"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Internal error; the sentence contains the request id */
+            500: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The service is overloaded, or a dependency is unavailable */
+            503: {
+                headers: {
+                    "Access-Control-Allow-Origin": components["headers"]["Access-Control-Allow-Origin"];
+                    "Access-Control-Expose-Headers": components["headers"]["Access-Control-Expose-Headers"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    "Retry-After": components["headers"]["Retry-After"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
         };
     };

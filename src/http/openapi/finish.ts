@@ -1,5 +1,5 @@
-// Completes the OpenAPI document of @fastify/swagger: shared schemas and headers become components, and HEAD,
-// which every GET route answers, is left out.
+// Completes the OpenAPI document of @fastify/swagger: shared schemas and headers become components, and every
+// public GET operation gets a corresponding HEAD operation.
 
 type Json = Record<string, unknown>
 
@@ -16,6 +16,10 @@ interface Reference {
 }
 
 interface Operation extends Json {
+  operationId: string
+  summary: string
+  tags: string[]
+  parameters?: { name: string }[]
   security?: readonly object[]
   responses: Record<string, Response>
 }
@@ -61,19 +65,43 @@ function nameHeaders (response: Response, headers: Json): Response {
   return { ...response, headers: Object.fromEntries(references) }
 }
 
+/** The parts of a GET operation that HEAD lacks. Ranges are defined for GET only (RFC 9110, 14.2). */
+const RANGES = { parameters: new Set(['range', 'if-range']), statuses: new Set(['206', '416']) }
+
+/** Derives a HEAD operation from a GET operation: the same responses without bodies. */
+function headOf (get: Operation): Operation {
+  const responses = Object.entries(get.responses).filter(([status]) => !RANGES.statuses.has(status))
+    .map(([status, { content: _none, ...response }]) => [status, response])
+  return {
+    ...get,
+    ...(get.parameters !== undefined &&
+      { parameters: get.parameters.filter(({ name }) => !RANGES.parameters.has(name)) }),
+    operationId: get.operationId.replace(/^read/, 'head'),
+    summary: `${get.summary} (headers only)`,
+    responses: Object.fromEntries(responses)
+  }
+}
+
 /** Completes the document that @fastify/swagger has generated. */
 export function finishDocument (generated: OpenApiDocument): OpenApiDocument {
   const schemas: Json = {}
   const headers: Json = {}
-  const finish = (operation: Operation): Operation => {
-    const { security = [] } = operation // an empty list says that the operation is public
-    const responses = Object.entries(operation.responses)
-      .map(([status, response]) => [status, nameHeaders(nameSchemas(response, schemas), headers)])
-    return { ...nameSchemas(operation, schemas), security, responses: Object.fromEntries(responses) }
-  }
   const paths = Object.entries(generated.paths).map(([path, { head: _unused, ...item }]) => {
-    const operations = Object.entries(item).map(([method, operation]) => [method, finish(operation)])
-    return [path, Object.fromEntries(operations)]
+    const operations: Record<string, Operation> = Object
+      .fromEntries(Object.entries(item).map(([method, operation]) => {
+        const responses = Object.entries(operation.responses).map((
+          [status, response]
+        ) => [status, nameHeaders(nameSchemas(response, schemas), headers)])
+        const { security = [] } = operation // an empty list says that the operation is public
+        return [method, {
+          ...nameSchemas(operation, schemas),
+          security,
+          responses: Object.fromEntries(responses)
+        }]
+      }))
+    // Every GET route also answers HEAD. /openapi.json lists HEAD only for public reads.
+    if (operations.get?.tags.includes('Public') === true) operations.head = headOf(operations.get)
+    return [path, operations]
   })
   return {
     ...generated,

@@ -102,7 +102,7 @@ t.test('each operation has a summary and one tag', async (t) => {
 t.test('every route is described, and every operation is a route', async (t) => {
   const known = new Set(operations.map(({ path, method }) => `${method} ${path}`))
   for (const route of routes) {
-    // Every GET route answers HEAD, which the document doesn't describe.
+    // Every GET route answers HEAD, but the document describes HEAD only where it is useful.
     if (!/ \/(docs(\/|$)|console(\/|$)|account\/|client\.tgz$|$)/.test(route)) {
       t.ok(known.has(route) || known.has(route.replace(/^HEAD/, 'GET')), route)
     }
@@ -175,7 +175,7 @@ t.test('every example is valid for its schema', async (t) => {
     }
     for (const [status, { content = {} }] of Object.entries(responses)) {
       const { example } = content['application/json'] ?? {}
-      if (Number(status) >= 400) {
+      if (Number(status) >= 400 && method !== 'HEAD') {
         t.match(example, { errors: [/^[A-Z].* .*[^.]$|^Not found$/] }, `${operationId} ${status}`)
       }
       const pointer = [...base, 'responses', status, 'content', 'application/json', 'schema']
