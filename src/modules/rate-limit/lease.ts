@@ -33,6 +33,8 @@ export class Lease {
   unreported = 0
   /** Reads among `unreported` that may be counted in Redis, because their report got no response. */
   resent = 0
+  /** Whether the report before got no response. The script can tell only of the first one that it arrived. */
+  isRetry = false
   /** The end of the client's previous window, if it is known: this one can't have begun before. */
   previousEnd: number | undefined
   /** The processes that have reported their shares of this window, as far as this one knows. */

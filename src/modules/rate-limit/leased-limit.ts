@@ -150,6 +150,8 @@ export class LeasedLimit implements LocalLimit {
     const lease = new Lease((this.#store as LeaseStore).members.id)
     const previous = this.#leases.get(key)
     const unanswered = previous?.id === NO_WINDOW ? previous : undefined
+    const sent = unanswered?.processId === lease.processId ? unanswered : undefined
+    lease.isRetry = sent !== undefined
     if (unanswered !== undefined) lease.previousEnd = unanswered.previousEnd
     else if (previous !== undefined && now < previous.resetAt + this.timeWindow) {
       lease.previousEnd = previous.resetAt
@@ -162,8 +164,8 @@ export class LeasedLimit implements LocalLimit {
       lease.resetAt = counted.resetAt
       // Before that, the window in Redis may still be the previous one, to which the process has reported.
       const isNext = now > (unanswered?.previousEnd ?? -Infinity) + VALID_MS
-      if (unanswered?.processId === lease.processId && unanswered.resetAt === lease.resetAt && isNext) {
-        lease.resent = unanswered.resent === 0 ? unanswered.unreported : unanswered.resent
+      if (sent?.resetAt === lease.resetAt && isNext) {
+        lease.resent = sent.isRetry ? sent.resent : sent.unreported
       }
       lease.previousEnd = latest(lease.previousEnd, counted.previousEnd)
     }

@@ -313,7 +313,6 @@ t.test('reads whose report got no response count once, whether it had arrived or
   const { run } = redis
   const loseRequest = async () => {
     redis.run = async () => {
-      redis.run = run
       throw new RedisAwayError()
     }
   }
@@ -328,6 +327,24 @@ t.test('reads whose report got no response count once, whether it had arrived or
     await lose()
     t.ok(await take(one, client), 'counted locally')
     store.gate = undefined
+    redis.run = run
     t.equal(11 + await spend(one, client, 1) + await spend(two, client), 30 - granted, client)
   }
+  // Without a share. The first report, of no reads, has arrived, and the second one, of two, has not.
+  const small = cut!.limit(2)
+  let lose: ((error: Error) => void) | undefined
+  store.gate = new Promise((_resolve, reject) => {
+    lose = reject
+  })
+  store.windows.clear()
+  const first = take(small, 'third')
+  await until(() => store.windows.size === 1)
+  const second = take(small, 'third')
+  lose?.(new RedisAwayError())
+  t.same(await Promise.all([first, second]), [true, true], 'counted locally')
+  store.gate = undefined
+  await loseRequest()
+  t.notOk(await take(small, 'third'), 'the local limit')
+  redis.run = run
+  t.notOk(await take(small, 'third'), 'the third report counts both')
 })
