@@ -84,7 +84,7 @@ class Primary {
     this.#workers.add(worker)
     worker.ended.then(() => {
       this.#workers.delete(worker)
-      if (!this.#isEnding) this.#metrics.retire(worker)
+      this.#metrics.retire(worker, !this.#isEnding)
     })
     return worker
   }
@@ -177,9 +177,9 @@ class ClusterMetrics {
     })
   }
 
-  /** Adds the counts of a worker that crashed to those of the workers that ended. */
-  retire (worker: WorkerProcess): void {
-    this.#restarts++
+  /** Keeps the counts of a worker that has ended. */
+  retire (worker: WorkerProcess, hasCrashed: boolean): void {
+    if (hasCrashed) this.#restarts++
     this.#folding = this.#folding.then(async () => {
       const counted = worker.metrics.filter(({ type }) => ['counter', 'histogram'].includes(String(type)))
       this.#ended = await AggregatorRegistry.aggregate([this.#ended, counted]).getMetricsAsJSON()

@@ -102,7 +102,7 @@ export class WorkerProcess {
     if (!this.#isListening) return
     const answer = once(this.#worker, 'message', { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) })
     this.#send({ type: 'metrics' })
-    await answer.catch(() => {})
+    await Promise.race([answer.catch(() => {}), this.ended])
   }
 
   #send (message: PrimaryMessage): void {
