@@ -69,17 +69,19 @@ export const findPage = async (
 ): Promise<LandingPage | null> =>
   await database.landingPage.findFirst({ where: { id, userId, deletedAt: null }, omit: { usedAssets: true } })
 
+/** Hot: each write with preconditions runs it first. */
+const FIND_STATE = statement<PageState>(`
+  SELECT content_hash AS "contentHash", version, updated_at AS "updatedAt", key_changed_at AS "keyChangedAt"
+  FROM landing_pages
+  WHERE id = :id::uuid AND user_id = :userId::integer AND (deleted_at IS NOT NULL) = :isDeleted::boolean`)
+
 /** Finds what the tags of a page are made of. @param isDeleted whether the page has to be in the trash */
 export const findPageState = async (
-  database: PrismaClient,
+  database: StatementRunner,
   userId: number,
   id: string,
   isDeleted: boolean
-): Promise<PageState | null> =>
-  await database.landingPage.findFirst({
-    where: { id, userId, deletedAt: isDeleted ? { not: null } : null },
-    select: { contentHash: true, version: true, updatedAt: true, keyChangedAt: true }
-  })
+): Promise<PageState | null> => (await database.run(FIND_STATE, { userId, id, isDeleted }))[0] ?? null
 
 /** Finds the page with a key, also in the trash. */
 export const findPageByKey = async (

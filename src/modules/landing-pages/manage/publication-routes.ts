@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import { Type } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import { ConflictError } from '../../../errors.ts'
-import { checkPreconditions } from '../../../http/conditional-requests.ts'
+import { checkPreconditions, hasConditions } from '../../../http/conditional-requests.ts'
 import { recordOf } from '../../../http/responses.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { errors, IdParams, nullableTime, PublishHeaders, RECEIPT, response } from '../../../http/schemas.ts'
@@ -157,7 +157,8 @@ async function setPublished (request: FastifyRequest, page: Page, published: boo
     await clearTime(request.server.database, page.id, published)
     return keepUnchanged(request, page)
   }
-  return await changeStateAndPublish(request, published ? 'publish' : 'unpublish', page)
+  const read = hasConditions(request.headers) ? page : null
+  return await changeStateAndPublish(request, published ? 'publish' : 'unpublish', read)
 }
 
 /** @throws {ConflictError} 409 if the caller doesn't know the current version */
