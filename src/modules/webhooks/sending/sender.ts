@@ -152,7 +152,7 @@ export class MessageSender {
     const seconds = retrySeconds(attempts, retryAfterSeconds)
     const isLast = seconds === undefined && status !== GONE
     // Without the URL, which may contain a token of the owner.
-    log.info(
+    log[isLast ? 'warn' : 'info'](
       { webhook: target, message: id, attempts, status, failure, last: isLast },
       'message not delivered'
     )
