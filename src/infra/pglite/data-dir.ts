@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, link, open, readFile, rename, unlink } from 'node:fs/promises'
+import { chmod, link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { makeFolder, sync } from '../system/fs-utils.ts'
 
@@ -35,6 +35,7 @@ export async function prepareDataDir (dataDir: string): Promise<void> {
  * before may have other purposes.
  */
 export async function closeToOthers (folder: string, log: DataDirLog): Promise<void> {
+  if (((await stat(folder)).mode & 0o077) === 0) return
   await chmod(folder, PRIVATE).catch(({ message }: Error) =>
     log.warn(`Other users of this machine may be able to read ${folder}: ${message}`)
   )
