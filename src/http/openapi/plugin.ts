@@ -100,6 +100,7 @@ export const referenceRoutes: FastifyPluginAsync = async (app) => {
   ): Promise<FastifyReply> {
     const document = documents.get(server) ?? createDocument(server)
     documents.set(server, document)
+    document.catch(() => documents.delete(server))
     return sendBuiltFile(request, reply, await document)
   }
 

@@ -122,7 +122,7 @@ export const browserSessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
       if (!(error instanceof InvalidRefreshTokenError) || values.length !== 1) throw error
       // When another tab, or this one before a reload, has just renewed the session, that response carries
       // the next cookie. The browser may receive it before this response, which must not delete it.
-      if (await hasSuccessor(database, hashToken(token))) {
+      if (TOKEN.test(token) && await hasSuccessor(database, hashToken(token))) {
         reply.header('retry-after', NEXT_COOKIE_SECONDS)
       } else cookie.clear(reply)
       throw error
