@@ -158,7 +158,7 @@ export function sortedPageOf<S extends Sort> (
 }
 
 /** Returns where a page begins in the order `of`: after the cursor, or at the start of another order. */
-export const valueOf = ({ sort, after }: SortedPage, of: Sort): string =>
+export const cursorValue = ({ sort, after }: SortedPage, of: Sort): string =>
   sort === of ? after.value : SORTS[of].first
 
 export const cursorAfter = (sort: Sort, id: string, value: string): string =>

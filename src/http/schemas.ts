@@ -307,7 +307,7 @@ export function describeCommonErrors (scope: FastifyInstance, statuses: readonly
       [],
       {
         ...schema.body !== undefined && MALFORMED_JSON,
-        ...schema.body === undefined && (schema.querystring === undefined ? NO_PARAMETERS : BAD_PAGE)
+        ...schema.body === undefined && (schema.querystring === undefined ? UNKNOWN_PARAMETER : BAD_LIMIT)
       }
     )
     route.schema = { ...schema, response: { ...common, ...schema.response } }
@@ -316,9 +316,10 @@ export function describeCommonErrors (scope: FastifyInstance, statuses: readonly
 
 type RouteSchema = FastifySchema & { readonly response?: object, readonly headers?: TObject }
 
+// Messages of errors, as examples in the API description.
+
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 
-const BAD_PAGE = { 422: 'Limit must be a whole number from 1 to 100' } as const
+const BAD_LIMIT = { 422: 'Limit must be a whole number from 1 to 100' } as const
 
-/** The message of a 422 for a query parameter, on a route without any. */
-export const NO_PARAMETERS = { 422: 'Query parameter page is unknown (this route has none)' } as const
+export const UNKNOWN_PARAMETER = { 422: 'Query parameter page is unknown (this route has none)' } as const

@@ -31,7 +31,10 @@ export interface OutgoingRequest {
   readonly method: string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
-  /** Looks up the name of the host, once for the connection. An address isn't looked up. */
+  /**
+   * Looks up the name of the host, so that private addresses can be refused. By default, Node does. An
+   * address isn't looked up.
+   */
   readonly lookup?: LookupFunction
   readonly signal: AbortSignal
 }

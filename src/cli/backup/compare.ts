@@ -42,7 +42,7 @@ export async function compareUploads (
   return problems
 }
 
-/** Compares a file with its size and its checksum, byte by byte. @returns undefined if both are right */
+/** Checks the size and the checksum of a file. @returns undefined if both are right */
 export async function compareFile (
   key: string,
   open: () => Promise<OpenFile | undefined>,

@@ -58,7 +58,7 @@ export async function migrationStates (session?: MigrationSession): Promise<Migr
     const migration = known.find((one) => one.name === name)
     const row = applied.get(name)
     if (row === undefined) return { name, state: 'pending', isApplied: false }
-    if (!row.isFinished) return { name, state: `failed${reasonOf(row)}`, isApplied: false }
+    if (!row.isFinished) return { name, state: `failed${failureOf(row)}`, isApplied: false }
     if (migration === undefined) return { name, state: 'applied by a newer release', isApplied: true }
     const isUnchanged = matchesChecksum(migration, row.checksum)
     return { name, state: isUnchanged ? 'applied' : 'edited after it was applied', isApplied: isUnchanged }
@@ -103,12 +103,13 @@ async function readHistory (session: MigrationSession | undefined): Promise<Appl
 }
 
 function createUnfinishedError (row: AppliedMigration): MigrationError {
-  return new MigrationError(`Migration ${row.name} was started and did not finish${reasonOf(row)}: undo ` +
+  return new MigrationError(`Migration ${row.name} was started and did not finish${failureOf(row)}: undo ` +
     'its changes, then set rolled_back_at of its row in _prisma_migrations, or run npx prisma migrate ' +
     `resolve --config prisma/prisma.config.ts --rolled-back ${row.name}`)
 }
 
-const reasonOf = ({ logs }: AppliedMigration): string =>
+/** In parentheses, the error in the output of the migration, which Prisma keeps in `logs`. */
+const failureOf = ({ logs }: AppliedMigration): string =>
   logs === null || logs === '' ? '' : ` (${/ERROR: .*/.exec(logs)?.[0] ?? messageOf(logs)})`
 
 /** The folder of the migrations. The relative path is the same from src/ and from dist/. */

@@ -9,7 +9,7 @@ export interface WalkedRow {
   /** Whether it belongs to the list. If not, it is the last one that was looked at. */
   readonly isMatch: boolean
   /** Whether the walk has ended at this row because of its limit. */
-  readonly isLast: boolean
+  readonly isScanEnd: boolean
 }
 
 interface Walk {
@@ -45,7 +45,7 @@ const walkSql = ({ when, columns, table, order, after, direction }: Walk): strin
 export const listSql = (walks: readonly Walk[], condition: string, maxLimit: number): string =>
   `(
     SELECT * FROM (
-      SELECT *, number = ${SCAN_LIMIT} AS "isLast" FROM (
+      SELECT *, number = ${SCAN_LIMIT} AS "isScanEnd" FROM (
         SELECT *, ${condition} AS "isMatch", row_number() OVER () AS number
         FROM (${walks.map(walkSql).join(' UNION ALL ')}) walked
       ) numbered
@@ -69,7 +69,7 @@ export function splitRows<Row extends WalkedRow> (
 ): { rows: Row[], next: string | undefined } {
   const seen = found.slice(0, limit)
   const last = seen.at(-1)
-  const hasNext = found.length > limit || last?.isLast === true
+  const hasNext = found.length > limit || last?.isScanEnd === true
   return {
     rows: seen.filter(({ isMatch }) => isMatch),
     next: last !== undefined && hasNext ? cursorOf(last) : undefined

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs'
-import { copyFile, lstat, mkdir, open, readdir, stat } from 'node:fs/promises'
+import { copyFile, lstat, mkdir, open, opendir, readdir, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { forEachConcurrently } from './semaphore.ts'
 
@@ -58,4 +58,30 @@ export async function syncTree (folder: string, signal?: AbortSignal): Promise<v
 export async function sync (path: string): Promise<void> {
   const handle = await open(path)
   await handle.sync().finally(async () => await handle.close())
+}
+
+/** Removes a file. @returns false when there was no such file */
+export async function removeIfExists (path: string): Promise<boolean> {
+  try {
+    await unlink(path)
+    return true
+  } catch (error) {
+    if (isMissing(error)) return false
+    throw error
+  }
+}
+
+/** Yields the accepted names in a folder one by one, as there may be millions; none if it is missing. */
+export async function* listNames (
+  folder: string,
+  isAccepted: (name: string) => boolean
+): AsyncGenerator<string> {
+  let entries
+  try {
+    entries = await opendir(folder)
+  } catch (error) {
+    if (isMissing(error)) return
+    throw error
+  }
+  for await (const { name } of entries) if (isAccepted(name)) yield name
 }

@@ -4,7 +4,7 @@ import type { onRequestHookHandler } from 'fastify'
 import { sendsMail } from '../../config.ts'
 import { InvalidCredentialsError, InvalidRefreshTokenError, SignUpClosedError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
-import { describeCommonErrors, response, errors, NO_PARAMETERS, tagRoutes } from '../../http/schemas.ts'
+import { describeCommonErrors, response, errors, UNKNOWN_PARAMETER, tagRoutes } from '../../http/schemas.ts'
 import { attachedProblems } from '../../http/validation.ts'
 import { startSweeps } from './cleanup-repository.ts'
 import { confirmEmailRoutes } from './email-confirmations.ts'
@@ -77,7 +77,7 @@ const refreshSchema = {
   body: RefreshBody,
   response: {
     200: response(Tokens, 'The next tokens of the session'),
-    ...errors([401, 422, 429], [], { ...NO_PARAMETERS, 401: 'Invalid or expired refresh token' })
+    ...errors([401, 422, 429], [], { ...UNKNOWN_PARAMETER, 401: 'Invalid or expired refresh token' })
   }
 }
 

@@ -5,7 +5,7 @@ import { statement, type StatementRunner } from '../../infra/postgres/statement.
 import { isUuid, uuidv7 } from '../../infra/system/identifiers.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
   type WalkedRow } from '../../infra/postgres/walk-sql.ts'
-import { MAX_LIMIT, OLDEST, cursorAfter, valueOf, type SortedPage } from '../../http/pagination.ts'
+import { MAX_LIMIT, OLDEST, cursorAfter, cursorValue, type SortedPage } from '../../http/pagination.ts'
 import { ownerSql } from '../accounts/index.ts'
 import { possibleKeysAt, possibleOriginals } from './storage/storage-key.ts'
 import type { Dimensions } from './upload/orientation.ts'
@@ -91,7 +91,7 @@ const MATCHES = listSql(
 /** Prisma can't walk along an index. */
 const LIST = statement<Asset & WalkedRow & { searchForm: string }>(`
   SELECT id, "userId", "storageKey", filename, "contentType", "byteSize", checksum, width, height, "createdAt",
-    "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isLast"
+    "noVariantsReason", "variantFailures", "searchForm", "isMatch", "isScanEnd"
   FROM ${MATCHES} listed ORDER BY number`)
 
 /** @throws {UnauthorizedError} when the user has been deleted in the meantime */
@@ -115,8 +115,8 @@ export async function listAssets (
     q,
     limit,
     id,
-    searchForm: valueOf(page, 'filename'),
-    byteSize: valueOf(page, 'byte_size'),
+    searchForm: cursorValue(page, 'filename'),
+    byteSize: cursorValue(page, 'byte_size'),
     types: type === undefined ? null : type === 'other' ? Object.values(TYPES).flat() : TYPES[type],
     isOther: type === 'other'
   })

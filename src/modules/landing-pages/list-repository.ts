@@ -1,4 +1,4 @@
-import { MAX_LIMIT, cursorAfter, valueOf, type SortedPage } from '../../http/pagination.ts'
+import { MAX_LIMIT, cursorAfter, cursorValue, type SortedPage } from '../../http/pagination.ts'
 import type { Database } from '../../infra/postgres/database.ts'
 import { statement } from '../../infra/postgres/statement.ts'
 import { containsSql, listSql, NEWEST_FIRST, splitRows,
@@ -98,7 +98,7 @@ const MATCHES = listSql(
 
 /** Prisma can't walk along an index, measure documents, nor read only their beginnings. */
 const LIST = statement<ListedPage>(`
-  SELECT found.id, "isMatch", "isLast", "sortedAt", "searchText", public_id AS "publicId",
+  SELECT found.id, "isMatch", "isScanEnd", "sortedAt", "searchText", public_id AS "publicId",
     pages.key, CASE WHEN ${HAS_LABEL} THEN label END AS label,
     CASE WHEN ${HAS_LABEL} THEN NULL ELSE left(current_data, :startLength::integer) END AS start,
     octet_length(current_data) AS "byteSize", version, published,
@@ -125,8 +125,8 @@ async function list (
     q,
     limit,
     id,
-    updatedAt: new Date(Number(valueOf(page, sort === 'changed' ? sort : 'updated'))),
-    searchText: valueOf(page, 'label'),
+    updatedAt: new Date(Number(cursorValue(page, sort === 'changed' ? sort : 'updated'))),
+    searchText: cursorValue(page, 'label'),
     startLength
   })
   return splitRows(rows, limit, (row) => cursorOfRow(page, row))

@@ -30,7 +30,7 @@ class ScheduleRunner {
   lateSeconds = 0
   readonly #app: FastifyInstance
   /** The accounts whose changes are made now. Those of an account are made one after the other. */
-  readonly #running = new Map<number, Promise<void>>()
+  readonly #runningByAccount = new Map<number, Promise<void>>()
   /** Pages whose last change has failed, and when it is tried again, on the process clock. */
   readonly #retryAt = new Map<string, number>()
   /** Accounts take turns, a change each, so that one with many delays no other. */
@@ -53,13 +53,15 @@ class ScheduleRunner {
       let lateMs = 0
       for await (const due of readDueTimes(this.#app.database)) {
         lateMs = Math.max(lateMs, due.lateMs)
-        if (this.#running.has(due.userId) || this.#retryAt.has(due.pageId)) continue
+        if (this.#runningByAccount.has(due.userId) || this.#retryAt.has(due.pageId)) continue
         const changes = found.get(due.userId)
         if (changes === undefined) found.set(due.userId, [due])
         else changes.push(due)
       }
       this.lateSeconds = lateMs / 1000
-      for (const [userId, changes] of found) this.#running.set(userId, this.#makeAll(userId, changes, signal))
+      for (const [userId, changes] of found) {
+        this.#runningByAccount.set(userId, this.#makeAll(userId, changes, signal))
+      }
     } catch (error) {
       // An outage of PostgreSQL is logged elsewhere.
       if (!isDatabaseUnavailable(error)) this.#app.log.warn({ err: error }, 'schedules could not be read')
@@ -68,7 +70,7 @@ class ScheduleRunner {
 
   /** Resolves when no change is under way. */
   async idle (): Promise<void> {
-    await Promise.all(this.#running.values())
+    await Promise.all(this.#runningByAccount.values())
   }
 
   async #makeAll (userId: number, changes: readonly DueTime[], signal: AbortSignal): Promise<void> {
@@ -78,7 +80,7 @@ class ScheduleRunner {
       }
     } catch { // PostgreSQL is unavailable, which is logged elsewhere
     } finally {
-      this.#running.delete(userId)
+      this.#runningByAccount.delete(userId)
     }
   }
 

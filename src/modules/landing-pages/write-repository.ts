@@ -68,9 +68,9 @@ const CHANGES = {
 }
 /** Another key changes only the record, which no reader gets: not the version, nor when it was written. */
 const CHANGED_KEY = `key = CASE WHEN :setsKey::boolean THEN :key ELSE pages.key END,
-      key_changed_at = CASE WHEN NOT :setsKey::boolean OR pages.key IS NOT DISTINCT FROM :key
-        THEN pages.key_changed_at
-        ELSE GREATEST(now(), GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms') END`
+      key_changed_at = CASE WHEN :setsKey::boolean AND pages.key IS DISTINCT FROM :key
+        THEN GREATEST(now(), GREATEST(pages.updated_at, pages.key_changed_at) + interval '1 ms')
+        ELSE pages.key_changed_at END`
 /** The draft, if it is still the document. Statements lock a page, then its schedule, then its draft. */
 const TAKEN_DRAFT = `taken AS (
     DELETE FROM landing_page_drafts USING replaced

@@ -68,7 +68,7 @@ export interface LeaseRequest extends WindowOfProcess {
   readonly known?: KnownWindow
   /** Whether the client has been listed as near its limit in this window. */
   readonly isListed?: boolean
-  /** Whether `openShares` has what processes may hold of a window that Redis has lost. */
+  /** Whether this process knows that Redis has lost the window, so that `openShares` has all of its reads. */
   readonly knowsLoss?: boolean
   /**
    * Reads allowed by processes that have shut down gracefully, and by this one if it got no response to a
@@ -162,7 +162,7 @@ for index, key in ipairs(KEYS) do
   local window_ms = tonumber(ARGV[offset + 12])      -- a longer rest means that the clock was set back
   local known = tonumber(ARGV[offset + 13])          -- the total of that window when the process last asked
   local own = tonumber(ARGV[offset + 14])            -- the part of it that was granted to the process
-  local knows_loss = tonumber(ARGV[offset + 15]) == 1 -- whether open_shares covers what a lost window had
+  local knows_loss = tonumber(ARGV[offset + 15]) == 1 -- it knows that Redis lost the window: see open_shares
   local process = ARGV[offset + 16]                  -- the id of the process
   local handed_over = ARGV[offset + 17]              -- 'process=reads' of stopped processes, and resent ones
 

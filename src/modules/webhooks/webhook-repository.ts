@@ -273,13 +273,16 @@ export async function pruneMessages (database: Database, signal: AbortSignal): P
 
 async function pruneOf ({ outboxMessage }: Database, target: string, signal: AbortSignal): Promise<number> {
   const finished = { target, state: { in: FINISHED } }
-  const oldest = await outboxMessage.findFirst({
+  const newestToRemove = await outboxMessage.findFirst({
     where: finished,
     orderBy: { id: 'desc' },
     skip: KEPT_MESSAGES,
     select: { id: true }
   })
   const since = new Date(Date.now() - KEPT_MS)
-  const OR = [{ changedAt: { lt: since } }, ...oldest === null ? [] : [{ id: { lte: oldest.id } }]]
+  const OR = [
+    { changedAt: { lt: since } },
+    ...newestToRemove === null ? [] : [{ id: { lte: newestToRemove.id } }]
+  ]
   return await deleteInBatches(outboxMessage, { ...finished, OR }, signal)
 }

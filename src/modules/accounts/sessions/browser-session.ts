@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ForeignOriginError, InvalidRefreshTokenError } from '../../../errors.ts'
 import { allowTypeWithoutBody } from '../../../http/json-body.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
-import { describeCommonErrors, response, errors, NO_PARAMETERS, nothing,
+import { describeCommonErrors, response, errors, UNKNOWN_PARAMETER, nothing,
   tagRoutes } from '../../../http/schemas.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
 import { limitByAddress } from '../request-limits.ts'
@@ -51,7 +51,7 @@ const renewBrowserSessionSchema = {
     200: response(BrowserSession, 'A new access token, and the account', 'Set-Cookie'),
     204: nothing('The browser has no session'),
     ...REFUSED,
-    ...errors([403, 422, 429], [], { ...NO_PARAMETERS, 403: FOREIGN_ORIGIN })
+    ...errors([403, 422, 429], [], { ...UNKNOWN_PARAMETER, 403: FOREIGN_ORIGIN })
   }
 }
 

@@ -6,7 +6,8 @@ import { auditRequest } from '../../../http/access-log.ts'
 import { checkWithoutTags } from '../../../http/conditional-requests.ts'
 import { pageOf, PageQuery, takePage } from '../../../http/pagination.ts'
 import { recordOf, sendWithoutBody } from '../../../http/responses.ts'
-import { response, errors, IdParams, NO_PARAMETERS, nothing, nullableTime } from '../../../http/schemas.ts'
+import { response, errors, IdParams, UNKNOWN_PARAMETER, nothing,
+  nullableTime } from '../../../http/schemas.ts'
 import { requestConfirmationRoutes } from '../email-confirmations.ts'
 import { revokeSessions } from '../revocation-repository.ts'
 import { CurrentUser, RefreshBody, userRecord } from '../schemas.ts'
@@ -44,7 +45,7 @@ const signOutSchema = {
     "refresh token is missing, invalid, already used or another account's, the response is a 401 and no " +
     'session ends.',
   body: RefreshBody,
-  response: { 204: nothing('Signed out'), ...errors([422], [], { ...NO_PARAMETERS }) }
+  response: { 204: nothing('Signed out'), ...errors([422], [], { ...UNKNOWN_PARAMETER }) }
 }
 
 const listSessionsSchema = {

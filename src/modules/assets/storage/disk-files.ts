@@ -1,5 +1,5 @@
 import { constants, type Stats } from 'node:fs'
-import { open, opendir, unlink, type FileHandle } from 'node:fs/promises'
+import { open, type FileHandle } from 'node:fs/promises'
 import { isMissing } from '../../../infra/system/fs-utils.ts'
 import type { FileInfo, OpenFile } from './file-store.ts'
 
@@ -40,29 +40,3 @@ export const infoOf = ({ size, mtime, mtimeMs, ctimeMs }: Stats): FileInfo => ({
   // Size and time identify the bytes, because keys are never reused.
   etag: `"${size.toString(16)}-${mtime.getTime().toString(16)}"`
 })
-
-/** Removes a file. @returns false when there was no such file */
-export async function removeFile (path: string): Promise<boolean> {
-  try {
-    await unlink(path)
-    return true
-  } catch (error) {
-    if (isMissing(error)) return false
-    throw error
-  }
-}
-
-/** Yields the accepted names in a folder, and none if the folder is missing. */
-export async function* listNames (
-  folder: string,
-  isAccepted: (name: string) => boolean
-): AsyncGenerator<string> {
-  let entries
-  try {
-    entries = await opendir(folder)
-  } catch (error) {
-    if (isMissing(error)) return
-    throw error
-  }
-  for await (const { name } of entries) if (isAccepted(name)) yield name
-}

@@ -5,9 +5,10 @@ import { access, lstat, open, readdir, readFile, rename, rm, rmdir, unlink, writ
 import { dirname, join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import { DiskFullError, createUnavailableError } from '../../../errors.ts'
-import { copyRegularFile, isMissing, makeFolder, sync, syncTree } from '../../../infra/system/fs-utils.ts'
+import { copyRegularFile, isMissing, listNames, makeFolder, removeIfExists, sync,
+  syncTree } from '../../../infra/system/fs-utils.ts'
 import { isPublicId, randomPublicId } from '../../../infra/system/identifiers.ts'
-import { infoOf, listNames, openRegularFile, removeFile } from './disk-files.ts'
+import { infoOf, openRegularFile } from './disk-files.ts'
 import { SNIFF_BYTES, type FileInfo, type FileStore, type Inspect, type OpenFile,
   type StagedFile } from './file-store.ts'
 import { isPicture, isStorageKey, OWNER, stemOf, storagePath, VARIANTS_FOLDER } from './storage-key.ts'
@@ -97,7 +98,7 @@ export class DiskStore implements FileStore {
         await sync(folder)
       })
     } catch (error) {
-      await this.#try(() => removeFile(this.#path(key))).catch(() => {})
+      await this.#try(() => removeIfExists(this.#path(key))).catch(() => {})
       await this.#discard(path, handle)
       throw error
     }
@@ -115,7 +116,7 @@ export class DiskStore implements FileStore {
   }
 
   async remove (key: string): Promise<boolean> {
-    const isRemoved = await this.#try(() => removeFile(this.#path(key)))
+    const isRemoved = await this.#try(() => removeIfExists(this.#path(key)))
     if (isPicture(key)) await this.removeVariants(stemOf(key))
     return isRemoved
   }
@@ -170,7 +171,7 @@ export class DiskStore implements FileStore {
       const stats = await lstatIfExists(path)
       // A file that is still being written has a new mtime.
       if (stats?.isFile() !== true || Date.now() - infoOf(stats).publishedAtMs < ageMs) continue
-      if (await removeFile(path)) removed++
+      if (await removeIfExists(path)) removed++
     }
     return removed
   }
@@ -230,7 +231,7 @@ export class DiskStore implements FileStore {
 
   async #discard (path: string, handle: FileHandle): Promise<void> {
     await handle.close().catch(() => {}) // it may be closed already, or report a failed write again
-    await this.#try(() => removeFile(path)).catch(() => {})
+    await this.#try(() => removeIfExists(path)).catch(() => {})
   }
 
   async #try<T> (action: () => Promise<T>): Promise<T> {

@@ -96,7 +96,7 @@ export class S3Store implements FileStore {
       read: async (first = 0, last = info.byteSize - 1) => {
         const range = { Range: `bytes=${first}-${last}`, IfMatch: info.etag }
         const response = await this.#bucket
-          .find(new GetObjectCommand({ ...this.#object(key), ...range }))
+          .find(new GetObjectCommand({ ...this.#objectOf(key), ...range }))
         if (response === undefined) throw new NotFoundError() // removed in between
         return withIdleTimeout(response.Body as Readable, this.#bucket.timeoutMs)
       },
@@ -105,7 +105,7 @@ export class S3Store implements FileStore {
   }
 
   async stat (key: string): Promise<FileInfo | undefined> {
-    const response = await this.#bucket.find(new HeadObjectCommand(this.#object(key)))
+    const response = await this.#bucket.find(new HeadObjectCommand(this.#objectOf(key)))
     return response && infoOf(response)
   }
 
@@ -135,7 +135,7 @@ export class S3Store implements FileStore {
     return file && (await text(await file.read())).trim()
   }
 
-  #object (name: string): { Bucket: string, Key: string } {
+  #objectOf (name: string): { Bucket: string, Key: string } {
     return this.#bucket.object(storagePath(name))
   }
 

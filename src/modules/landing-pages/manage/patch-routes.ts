@@ -148,10 +148,10 @@ async function sentPatch (request: FastifyRequest): Promise<SentPatch> {
 }
 
 /** Patches the document of the page that a request names. Resolves to the page as it is now. */
-const documentAttempt = (request: FastifyRequest): PatchAttempt<LandingPage> => async (patched) => {
+const documentAttempt = (request: FastifyRequest): PatchAttempt<LandingPage> => async (applyPatch) => {
   const current = await findOwnPage(request)
   checkPreconditions(request, documentValidators(current))
-  const document = await patched(current.currentData)
+  const document = await applyPatch(current.currentData)
   if (document === current.currentData) return keepUnchanged(request, current)
   return await replaceAndPublish(request, current.id, document, current)
 }
@@ -181,12 +181,12 @@ function createPatches (app: FastifyInstance) {
     { kind, text }: SentPatch,
     attempt: PatchAttempt<Written>
   ) => {
-    async function patched (document: string): Promise<string> {
+    async function applyPatch (document: string): Promise<string> {
       const result = await patcher.apply(request.caller.userId, kind, document, text)
       await confirmCaller(request)
       return result
     }
-    const write = async () => await untilWritten(request, async () => await attempt(patched))
+    const write = async () => await untilWritten(request, async () => await attempt(applyPatch))
     return await runInTurn(queue, request, write)
   }
 }

@@ -110,10 +110,10 @@ export async function untilWritten<Result> (
 /**
  * Reads a document, patches it, and writes the result. Returns null if somebody else has written meanwhile.
  *
- * @param patched returns the patched text of a document; the same text if the patch changes nothing
+ * @param applyPatch returns the patched text of a document; the same text if the patch changes nothing
  */
 export type PatchAttempt<Written> = (
-  patched: (document: string) => Promise<string>
+  applyPatch: (document: string) => Promise<string>
 ) => Promise<Written | null>
 
 /**
