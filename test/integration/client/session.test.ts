@@ -214,7 +214,7 @@ t.test('a sign-out with an expired access token ends the session', async (t) => 
   t.same(await query(settings.DATABASE_URL ?? '', left), [{ count: '0' }])
 })
 
-t.test('a sign-out without a response times out and can be aborted', async (t) => {
+t.test('a sign-out without a response times out, can be aborted, and keeps the tokens', async (t) => {
   const proxy = await createProxy(t, url)
   let isSent = false
   const { fetch } = recordingFetch((path) => {
@@ -241,6 +241,8 @@ t.test('a sign-out without a response times out and can be aborted', async (t) =
   t.equal(timeouts.length, 1, 'the sign-out has a timeout')
   timeouts[0]?.abort(new DOMException('too late', 'TimeoutError'))
   t.match(await hung, { name: 'TimeoutError' })
+  await proxy.refuse()
+  t.ok(await failure(client.auth.signOut()))
   t.ok(await tokens.load())
   await proxy.restore()
   await client.auth.signOut()
