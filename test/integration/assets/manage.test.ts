@@ -38,7 +38,8 @@ onEachStore('DELETE removes the row and the file, a second DELETE gets 404', asy
   t.strictSame(await stored(app), { published: [pathOf(kept).slice('/uploads/'.length)], temporary: [] })
 })
 
-t.test('a false precondition keeps an asset, and a matching ETag avoids reading it again', async (t) => {
+onEachStore('a false precondition keeps an asset, a matching ETag saves a read', async (t, build) => {
+  const app = await build(t)
   const account = await signUp(app)
   const uploaded = await upload(app, account, PNG)
   const url = `/assets/${uploaded.json().id}`
