@@ -180,16 +180,20 @@ export class Belongings {
       t.ok(text === document, 'the document is the same byte for byte')
       t.equal(headers.get('etag'), etag)
     }
-    for (const { path, checksum } of this.#uploads) {
-      const response = await fetch(url + path)
-      t.equal(createHash('sha256').update(Buffer.from(await response.arrayBuffer())).digest('hex'), checksum)
-    }
+    await this.checkUploads(t, url)
     t.equal(await this.owner.accessStatus(url), 200, 'access tokens are valid')
     t.equal(await this.owner.signInStatus(url), 200, 'the account signs in')
     t.equal(await this.#renewed.refresh(url), 200, 'the refresh token is valid')
     t.equal(await this.#ended.refresh(url), 401, 'an ended session stays ended')
     const { public_id: publicId } = await this.owner.createPage(url, '{}')
     t.equal((await call('GET', `${url}/landing_pages/${publicId}`)).text, '{}', 'pages can be written')
+  }
+
+  async checkUploads (t: Test, url: string): Promise<void> {
+    for (const { path, checksum } of this.#uploads) {
+      const response = await fetch(url + path)
+      t.equal(createHash('sha256').update(Buffer.from(await response.arrayBuffer())).digest('hex'), checksum)
+    }
   }
 }
 

@@ -54,10 +54,11 @@ t.test('a backup of a bucket can be restored into another bucket and into a fold
   )
   const inBucket = await settings(second)
   await succeed(t, inBucket, 'restore', copy)
-  await belongings.check(t, (await startService(t, inBucket)).url)
   const inFolder = await settings({ UPLOADS_DIR: join(temporaryFolder(t), 'uploads') })
   await succeed(t, inFolder, 'restore', copy)
   for (const other of [inBucket, inFolder]) await succeed(t, other, 'verify')
+  await belongings.check(t, (await startService(t, inBucket)).url)
+  await belongings.checkUploads(t, (await startService(t, inFolder)).url)
 })
 
 t.test('verify finds damaged and missing objects, and a denied bucket is reported in one line', async (t) => {
