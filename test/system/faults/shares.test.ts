@@ -166,7 +166,7 @@ t.test('a client of one of three processes gets its limit there', async (t) => {
   }
 })
 
-t.test('a killed process costs a third of a limit at most', async (t) => {
+t.test('a killed process leaves each client at least a third of its limit', async (t) => {
   const [one, two, victim] = all
   const others = [one, two]
   await until(() => performance.now() > sharedAt + UNKNOWN_SHARE_MS)
