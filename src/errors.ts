@@ -11,6 +11,7 @@ export abstract class ResponseError extends Error {
 
   constructor (messages: readonly string[], headers: Readonly<Record<string, string | number>> = {}) {
     super(messages.join('; '))
+    this.name = new.target.name || 'ResponseError' // the classes of define() have no names
     this.messages = messages
     this.headers = headers
   }

@@ -82,7 +82,7 @@ export interface paths {
         };
         /**
          * Read one of the caller's assets
-         * @description The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, and `If-Unmodified-Since` asks for the time of the upload, because the use of a file has no date.
+         * @description The record of the file, and the pages that use it. The file itself is at its `url`. `If-Modified-Since` is ignored, and `If-Unmodified-Since` compares with the time of the upload, because the use of a file has no date.
          */
         get: operations["getAsset"];
         put?: never;

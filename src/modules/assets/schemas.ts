@@ -126,8 +126,8 @@ export const readAssetSchema = {
   operationId: 'getAsset',
   summary: "Read one of the caller's assets",
   description: 'The record of the file, and the pages that use it. The file itself is at its `url`. ' +
-    '`If-Modified-Since` is ignored, and `If-Unmodified-Since` asks for the time of the upload, because the ' +
-    'use of a file has no date.',
+    '`If-Modified-Since` is ignored, and `If-Unmodified-Since` compares with the time of the upload, ' +
+    'because the use of a file has no date.',
   params: IdParams,
   ...conditionalRead(AssetWithReferences, 'The asset')
 }
