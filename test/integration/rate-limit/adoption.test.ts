@@ -199,16 +199,25 @@ t.test('a process without a response to its adoption asks again', async (t) => {
 })
 
 t.test('a killed process costs its share, also at a new process', async (t) => {
-  for (const [count, share] of [[2, 10], [3, 6]] as const) {
+  for (const [count, share, adopts] of [[1, 20], [2, 10], [3, 6], [3, 6, true]] as const) {
     const url = await claimRedis(t)
     const all = (await startSharing(t, Array<string>(count).fill(url))).map(run)
     const offset = settableClock(t)
     await pass(offset, 4, all.map(({ replica }) => replica))
     t.equal(await spend(all[0]!.limit, 'a', 4), 4)
+    if (adopts) {
+      await halt(all[0]!)
+      all[0] = await join(t, url, all[0]!)
+    }
+    t.equal(shareOf(all[0]!), share)
+    t.equal(await spend(all[0]!.limit, 'b', 4), 4)
     kill(all[0]!)
-    all[0] = await join(t, url, all[1]!, BESIDE_KILLED_MS)
+    all[0] = await join(t, url, all[0]!, BESIDE_KILLED_MS)
     t.equal(shareOf(all[0]), 0)
-    t.ok(4 + await spendInTurn([all[0]], 'a') >= LIMIT - share, `of ${count} processes`)
+    for (const client of ['a', 'b']) {
+      const total = 4 + await spendInTurn([all[0]], client)
+      t.ok(total >= LIMIT - share && total <= LIMIT, `${total} with ${count} processes`)
+    }
     for (const running of all) kill(running)
   }
 })
