@@ -70,6 +70,7 @@ const resolved = (schema: Schema): Schema =>
 const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   string: [null, true, 1, [], {}, ['x']],
   integer: [null, true, 1.5, '1', [], {}],
+  boolean: [null, 1, 'true', [], {}],
   object: [null, true, 1, 'x', []],
   array: [null, true, 1, 'x', {}],
   'string,null': [true, 1, [], {}],
