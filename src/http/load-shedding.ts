@@ -1,6 +1,7 @@
 import underPressure from '@fastify/under-pressure'
 import fp from 'fastify-plugin'
 import { RetryLaterError } from '../errors.ts'
+import { clock } from '../infra/system/clock.ts'
 import { addMetrics } from '../infra/telemetry/metrics.ts'
 
 /** Interval between measurements of the load. Requests are refused for at least this long. */
@@ -22,6 +23,11 @@ export default fp(async (app) => {
   addMetrics(app.metrics, {
     landfall_requests_shed_total: ['Requests refused by exceeded limit', () => shed, { label: 'reason' }]
   })
+  // The first measurements include the start, after which the process isn't overloaded.
+  let delayCountsFrom = Infinity
+  app.addHook('onReady', () => {
+    delayCountsFrom = clock.now() + 2 * SAMPLE_INTERVAL_MS
+  })
   const { MAX_EVENT_LOOP_DELAY_MS, MAX_HEAP_BYTES, MAX_RSS_BYTES } = app.config
   await app.register(underPressure, {
     sampleInterval: SAMPLE_INTERVAL_MS,
@@ -29,6 +35,7 @@ export default fp(async (app) => {
     maxHeapUsedBytes: MAX_HEAP_BYTES,
     maxRssBytes: MAX_RSS_BYTES,
     pressureHandler: async (_request, _reply, type) => {
+      if (type === underPressure.TYPE_EVENT_LOOP_DELAY && clock.now() < delayCountsFrom) return
       shed[REASONS[type] ?? 'event_loop_delay']++
       throw new RetryLaterError(
         503,

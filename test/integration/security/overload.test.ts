@@ -1,5 +1,6 @@
 import t from 'tap'
 import { buildTestApp, createPage, NOBODY, sendAs, signUp, testSettings } from '../../helpers/app.ts'
+import { replaceClock } from '../../helpers/clock.ts'
 import { until } from '../../helpers/until.ts'
 
 // An overloaded process refuses management requests, so that public reads go on.
@@ -50,6 +51,21 @@ t.test('over a memory limit, management gets 503 and reads go on', async (t) => 
   }
   const kept = await sendAs(before, owner, 'GET', `/manage/landing_pages/${page.id}`)
   t.equal(kept.statusCode, 200, 'nothing was deleted')
+})
+
+t.test('delays of the event loop count from two seconds after the start', async (t) => {
+  let now = 0
+  replaceClock(t, () => now)
+  const app = await buildTestApp(t, { MAX_EVENT_LOOP_DELAY_MS: '50' })
+  const statusAfterDelay = async () => {
+    const from = performance.now()
+    while (performance.now() - from < 1500);
+    await new Promise((resolve) => setImmediate(resolve))
+    return (await sendAs(app, NOBODY, 'GET', '/auth/me')).statusCode
+  }
+  t.equal(await statusAfterDelay(), 401)
+  now = 2001
+  t.equal(await statusAfterDelay(), 503)
 })
 
 t.test('while the event loop is delayed, management gets 503 and public reads are served', async (t) => {
