@@ -71,7 +71,7 @@ function addReadCommands (pages: Command): void {
 function addCreateCommands (pages: Command): void {
   apiCommand(pages, 'create')
     .argument(...FILE)
-    .description('Creates a page from the bytes of a file. Prints its id.')
+    .description('Creates a page with the document in a file. Prints its id.')
     .option('--key <key>', 'the name of the page in your own system')
     .option('--unpublished', 'readers do not get it until it is published')
     .option(...JSON_OPTION)

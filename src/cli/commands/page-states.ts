@@ -33,15 +33,18 @@ export async function unpublish (
 ): Promise<number> {
   const { etag, receipt } = await landingPages.unpublish(id, options)
   printProgress(`Unpublished. ETag: ${etag}`)
-  return reportReceipt(options, receipt)
+  return reportReceipt(options, receipt, 'No reader gets it any more')
 }
 
 /** Returns the exit code: 1 if the command has waited and doesn't know whether readers get the change. */
-function reportReceipt ({ wait }: PublishOptions, receipt: Receipt | undefined): number {
+function reportReceipt (
+  { wait }: PublishOptions,
+  receipt: Receipt | undefined,
+  settled = 'Readers get it everywhere'
+): number {
   if (wait === undefined) return 0
   const isSettled = receipt?.settled === true
-  printProgress(isSettled ? 'Readers get it everywhere'
-    : `After ${wait} s it is not known whether readers get it everywhere`)
+  printProgress(isSettled ? settled : `After ${wait} s it is not known whether the change is everywhere`)
   return isSettled ? 0 : 1
 }
 
