@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { PreconditionFailedError } from '../errors.ts'
-import { errors, TagConditions } from './schemas.ts'
+import { errors, NOTHING_MATCHES, TagConditions } from './schemas.ts'
 
 // Conditional requests (RFC 9110, section 13): If-Match, If-None-Match, If-Modified-Since and
 // If-Unmodified-Since.
@@ -104,7 +104,7 @@ export function checkPreconditions (request: ConditionalRequest, validators: Val
  * Lets false preconditions stop writes of resources without an ETag. Only `*` matches those, and they have no
  * time of their last change.
  *
- * @param path a part of the URLs of the resources
+ * @param path how the URLs of the resources begin
  * @param exists whether the resource that a request names exists; if not, the route answers with its 404
  */
 export function checkWithoutTags (
@@ -113,18 +113,29 @@ export function checkWithoutTags (
   exists: (request: FastifyRequest) => Promise<boolean>
 ): void {
   routes.addHook('onRoute', (route) => {
-    if (!route.url.includes(path) || ['GET', 'HEAD'].includes([route.method].flat()[0] as string)) return
+    if (!route.url.startsWith(path) || ['GET', 'HEAD'].includes([route.method].flat()[0] as string)) return
     const response = {
-      ...errors([412], [], { 412: 'There is nothing here that If-Match could match' }),
+      ...errors([412], [], NOTHING_MATCHES),
       ...route.schema?.response as object
     }
     route.schema = { ...route.schema, headers: TagConditions, response }
     const check = async (request: FastifyRequest): Promise<void> => {
-      const failed = failedPrecondition(request, undefined)
-      if (failed !== undefined && await exists(request)) throw new PreconditionFailedError(failed, undefined)
+      if (failedPrecondition(request, undefined) !== undefined && await exists(request)) {
+        checkCreation(request)
+      }
     }
     route.preHandler = [check, ...[route.preHandler ?? []].flat()]
   })
+}
+
+/**
+ * Lets false preconditions stop the creation of a resource. Its collection has no ETag.
+ *
+ * @throws {PreconditionFailedError} 412
+ */
+export function checkCreation (request: ConditionalRequest): void {
+  const failed = failedPrecondition(request, undefined)
+  if (failed !== undefined) throw new PreconditionFailedError(failed, undefined)
 }
 
 /** Whether a GET or HEAD, whose preconditions are true, gets a 304. */

@@ -318,6 +318,8 @@ type RouteSchema = FastifySchema & { readonly response?: object, readonly header
 
 // Messages of errors, as examples in the API description.
 
+export const NOTHING_MATCHES = { 412: 'There is nothing here that If-Match could match' } as const
+
 export const MALFORMED_JSON = { 400: 'Request body is not valid JSON (line 1, column 13)' } as const
 
 const BAD_LIMIT = { 422: 'Limit must be a whole number from 1 to 100' } as const

@@ -86,7 +86,9 @@ const RULES = [
     'the ETag of a 412',
     ({ status, url = '' }) =>
       status === 412 &&
-      !/\/draft$|\/by-key\/|\/(webhooks|api_keys|preview_links|auth\/sessions)\/|\/auth\/me$/.test(url),
+      !/\/draft$|\/by-key\/|\/(webhooks|api_keys|preview_links|auth\/sessions)(\/|$)|\/auth\/(me|password)$/
+        .test(url) &&
+      !/^\/(landing_pages|assets)$/.test(url),
     ({ headers }) => headers.etag !== undefined
   ],
   [

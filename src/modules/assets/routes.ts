@@ -4,7 +4,8 @@ import type { FastifyRequest } from 'fastify'
 import type { Asset } from '../../infra/postgres/generated/prisma/client.ts'
 import { ConflictError, NotFoundError } from '../../errors.ts'
 import { auditRequest } from '../../http/access-log.ts'
-import { checkPreconditions, hasConditions, isNotModified } from '../../http/conditional-requests.ts'
+import { checkCreation, checkPreconditions, hasConditions,
+  isNotModified } from '../../http/conditional-requests.ts'
 import { addNextLink, createListQueue, sortedPageOf } from '../../http/pagination.ts'
 import { uncheckedInput } from '../../http/validation.ts'
 import { sendWithoutBody } from '../../http/responses.ts'
@@ -81,6 +82,7 @@ export const assetRoutes: FastifyPluginAsyncTypebox = async (app) => {
     validatorCompiler: uncheckedInput, // the form is parsed as a stream
     onRequest: requireMultipart
   }, async (request, reply) => {
+    checkCreation(request)
     const record = recordOf(await upload(request))
     auditRequest(request, 'created', { asset: record.id })
     reply.code(201).headers({

@@ -1,6 +1,6 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, optionalHeader, conditionalRead, errors, IdParams, nothing, response,
-  type ResponseHeader, WriteConditions } from '../../http/schemas.ts'
+import { CACHE_TAGS, optionalHeader, conditionalRead, errors, IdParams, NOTHING_MATCHES, nothing, response,
+  type ResponseHeader, TagConditions, WriteConditions } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/pagination.ts'
 import { MAX_REFERENCES } from '../landing-pages/index.ts'
 import { ASSET_SORTS, ASSET_TYPES } from './asset-repository.ts'
@@ -104,6 +104,7 @@ export const createAssetSchema = {
     `One file in the form field \`${FILE_FIELD}\`, by default of at most 25 MiB. Other fields are ` +
     'ignored. After a 201, the file is stored durably; after an error, nothing is stored.',
   consumes: ['multipart/form-data'],
+  headers: TagConditions,
   body: Type
     .Optional(Type.Object({
       [FILE_FIELD]: Type.String({
@@ -114,7 +115,8 @@ export const createAssetSchema = {
     })),
   response: {
     201: response(AssetRecord, 'The asset', 'ETag', 'Location'),
-    ...errors([400, 413, 415, 422, 507], [], {
+    ...errors([400, 412, 413, 415, 422, 507], [], {
+      ...NOTHING_MATCHES,
       413: 'File is too large (maximum is 26214400 bytes)',
       415: 'Content-Type must be multipart/form-data',
       422: `File can't be blank (it belongs in the form field ${FILE_FIELD})`

@@ -1,6 +1,7 @@
 import { Type } from '@sinclair/typebox'
-import { CACHE_TAGS, conditionalRead, errors, IdParams, MALFORMED_JSON, nothing, PublishHeaders,
-  ReadConditions, RECEIPT, response, type ResponseHeader } from '../../http/schemas.ts'
+import { CACHE_TAGS, conditionalRead, errors, IdParams, MALFORMED_JSON, NOTHING_MATCHES, nothing,
+  PublishHeaders, ReadConditions, RECEIPT, response, TagConditions,
+  type ResponseHeader } from '../../http/schemas.ts'
 import { sortedQuery } from '../../http/pagination.ts'
 import { timeParameter } from '../../http/time.ts'
 import { PAGE_KEY, PAGE_KEY_RULE } from '../../infra/system/identifiers.ts'
@@ -100,9 +101,12 @@ export const createSchema = {
   operationId: 'createLandingPage',
   summary: 'Create a Landing Page',
   description: WRAPPED,
-  headers: Type.Object({ prefer: PublishHeaders.properties.prefer }),
+  headers: Type.Object({ ...TagConditions.properties, prefer: PublishHeaders.properties.prefer }),
   body: { ...CreateBody, ...EXAMPLE },
-  response: { 201: response(LandingPage, 'The page', 'ETag', 'Location', ...RECEIPT) }
+  response: {
+    201: response(LandingPage, 'The page', 'ETag', 'Location', ...RECEIPT),
+    ...errors([412], [], NOTHING_MATCHES)
+  }
 }
 export const PageListQuery = sortedQuery('the label, the `key` or the `public_id`', PAGE_SORTS)
 

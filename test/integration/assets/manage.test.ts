@@ -47,6 +47,8 @@ onEachStore('a false precondition keeps an asset, a matching ETag saves a read',
   const send = async (method: 'GET' | 'DELETE', headers: Record<string, string> = {}, by = account) =>
     await sendAs(app, by, method, url, undefined, headers)
 
+  const creator = { ...account, headers: { ...account.headers, 'if-none-match': '*' } }
+  t.equal((await upload(app, creator, PNG)).statusCode, 412)
   t.equal((await send('GET')).headers.etag, etag)
   t.equal((await send('GET', { 'if-none-match': etag })).statusCode, 304)
   t.equal((await send('GET', { 'if-match': '"x"' })).statusCode, 412)

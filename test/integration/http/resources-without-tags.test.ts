@@ -24,7 +24,7 @@ async function createSession (): Promise<string> {
   return `/auth/sessions/${newest?.id}`
 }
 
-type Write = [method: 'PATCH' | 'POST' | 'DELETE', url: string, payload?: object]
+type Write = [method: 'PATCH' | 'POST' | 'PUT' | 'DELETE', url: string, payload?: object]
 const webhook = await createWebhook()
 const writes: Write[] = [
   ['PATCH', webhook, { active: false }],
@@ -34,11 +34,21 @@ const writes: Write[] = [
   ['DELETE', `/api_keys/${(await createKey(app, account, ['pages:read'])).id}`],
   ['DELETE', await createLink()],
   ['DELETE', await createSession()],
+  ['POST', '/webhooks', { url: 'https://example.com/another' }],
+  ['POST', '/api_keys', { name: 'new', scopes: ['pages:read'], current_password: PASSWORD }],
+  ['POST', '/landing_pages', { landing_page: { current_data: {} } }],
+  ['POST', `/manage/landing_pages/${page.id}/preview_links`, {}],
+  ['PUT', '/auth/password', {
+    current_password: PASSWORD,
+    password: PASSWORD,
+    password_confirmation: PASSWORD
+  }],
+  ['DELETE', '/auth/sessions'],
   ['DELETE', '/auth/me', { password: PASSWORD }]
 ]
 
 t.test('a resource of nobody or another account is a 404, whatever the preconditions', async (t) => {
-  for (const [method, url, payload] of writes.filter(([, url]) => url !== '/auth/me')) {
+  for (const [method, url, payload] of writes.filter(([, url]) => /[^/]{36}/.test(url))) {
     const unknown = url.replace(/[^/]{36}(?=\/?\w*$)/, randomUUID())
     for (const path of [url, unknown, url.replace(/[^/]{36}(?=\/?\w*$)/, 'x')]) {
       const response = await sendAs(app, other, method, path, payload, { 'if-match': '"x"' })

@@ -5,6 +5,7 @@ import { sendsMail } from '../../../config.ts'
 import { InvalidError } from '../../../errors.ts'
 import { auditRequest } from '../../../http/access-log.ts'
 import { sendWithoutBody } from '../../../http/responses.ts'
+import { checkWithoutTags } from '../../../http/conditional-requests.ts'
 import { errors, nothing } from '../../../http/schemas.ts'
 import { attachedProblems } from '../../../http/validation.ts'
 import { hashToken } from '../../../infra/system/identifiers.ts'
@@ -37,6 +38,7 @@ const changePasswordSchema = {
 /** The route that changes the caller's password. It needs an access token. */
 export const passwordRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { authCounts, config, credentialCheck, database, passwords } = app
+  checkWithoutTags(app, '/auth/password', async () => true)
 
   app.put('/auth/password', {
     schema: changePasswordSchema,

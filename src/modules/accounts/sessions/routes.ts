@@ -76,8 +76,11 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const { authCounts, database } = app
   checkWithoutTags(
     app,
-    '/:id',
-    async ({ caller, params }) => await hasSession(database, caller.userId, (params as { id: string }).id)
+    '/auth/sessions',
+    async ({ caller, params }) => {
+      const { id } = params as { id?: string }
+      return id === undefined || await hasSession(database, caller.userId, id)
+    }
   )
   if (sendsMail(app.config)) await app.register(requestConfirmationRoutes)
 

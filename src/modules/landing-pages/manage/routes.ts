@@ -2,7 +2,7 @@ import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox'
 import type { Static } from '@sinclair/typebox'
 import type { FastifyRequest } from 'fastify'
 import type { KeyedSemaphore } from '../../../infra/system/semaphore.ts'
-import { checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
+import { checkCreation, checkPreconditions, contentHash } from '../../../http/conditional-requests.ts'
 import { entityTag } from '../../../http/content-encoding.ts'
 import { OLDEST, addNextLink, createListQueue, sortedPageOf } from '../../../http/pagination.ts'
 import { parseTime } from '../../../http/time.ts'
@@ -59,6 +59,7 @@ function addCreateRoute (app: App): void {
     schema: createSchema,
     bodyLimit: app.config.MAX_DOCUMENT_BYTES + ENVELOPE_BYTES
   }, async (request, reply) => {
+    checkCreation(request)
     const document = checkedDocument(request) as string // required by the schema
     const created = createPage(app.database, request.caller, document, fieldsOf(request.body))
     return sendNewPage(request, reply, await writeAndPublish(request, created))

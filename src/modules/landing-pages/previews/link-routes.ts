@@ -87,9 +87,12 @@ export const previewLinkRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const pathOf = (pageId: string): string => url.replace(':id', pageId)
   checkWithoutTags(
     app,
-    '/:link_id',
-    async (request) =>
-      await hasLink(database, ownPage(request), (request.params as { link_id: string }).link_id)
+    url,
+    async (request) => {
+      const { link_id: linkId } = request.params as { link_id?: string }
+      return linkId === undefined ? await findOwnPage(request) !== null
+        : await hasLink(database, ownPage(request), linkId)
+    }
   )
 
   app.post(url, { schema: createLinkSchema, preValidation: allowNoBody }, async (request, reply) => {
