@@ -166,6 +166,7 @@ t.test('a stalled upload is disconnected, a slow one succeeds', async (t) => {
   silent.send(uploadHead(NOBODY, { 'content-length': '1000' }))
   silent.send(Buffer.concat([partHead(file('')), Buffer.from('abc')]))
   await until(async () => await left() === 1, 'the file is being written')
+  t.equal((await silent.response()).status, 408)
   await until(() => silent.closed, 'a client that stalls in its body is disconnected')
   await until(async () => await left() === 0, 'its file is removed')
 

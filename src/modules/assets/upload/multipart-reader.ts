@@ -2,7 +2,8 @@ import type { IncomingMessage } from 'node:http'
 import { finished } from 'node:stream/promises'
 import type { FastifyRequest } from 'fastify'
 import type { MultipartFile } from '@fastify/multipart'
-import { InvalidError, MalformedMultipartError, RequestTimeoutError, TooLargeError } from '../../../errors.ts'
+import { InvalidError, MalformedMultipartError, RequestTimeoutError, ResponseError,
+  TooLargeError } from '../../../errors.ts'
 import type { StagedFile } from '../storage/file-store.ts'
 
 export const FILE_FIELD = 'asset[file]'
@@ -132,7 +133,7 @@ async function storePart<T extends Discardable> (
   try {
     stored = await store(file, mimetype, filename)
   } catch (error) {
-    if (error instanceof TooLargeError || !isFailureOf(file, error)) throw error
+    if (error instanceof ResponseError || !isFailureOf(file, error)) throw error
     throw malformed(error)
   }
   if (!file.truncated) return stored
