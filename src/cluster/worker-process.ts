@@ -100,9 +100,9 @@ export class WorkerProcess {
   /** Asks the worker for its metrics, and waits until they have arrived. Never rejects. */
   async updateMetrics (): Promise<void> {
     if (!this.#isListening) return
-    const answer = once(this.#worker, 'message', { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) })
+    const response = once(this.#worker, 'message', { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) })
     this.#send({ type: 'metrics' })
-    await Promise.race([answer.catch(() => {}), this.ended])
+    await Promise.race([response.catch(() => {}), this.ended])
   }
 
   #send (message: PrimaryMessage): void {

@@ -105,12 +105,13 @@ export function checkPreconditions (request: ConditionalRequest, validators: Val
  * time of their last change.
  *
  * @param path how the URLs of the resources begin
- * @param exists whether the resource that a request names exists; if not, the route answers with its 404
+ * @param exists asked on routes with parameters: whether what a request names exists. If not, the route
+ *   responds with its 404
  */
 export function checkWithoutTags (
   routes: FastifyInstance,
   path: string,
-  exists: (request: FastifyRequest) => Promise<boolean>
+  exists: (request: FastifyRequest) => Promise<boolean> = async () => true
 ): void {
   routes.addHook('onRoute', (route) => {
     if (!route.url.startsWith(path) || ['GET', 'HEAD'].includes([route.method].flat()[0] as string)) return
@@ -119,10 +120,11 @@ export function checkWithoutTags (
       ...route.schema?.response as object
     }
     route.schema = { ...route.schema, headers: TagConditions, response }
+    const hasParameters = route.url.includes('/:')
     const check = async (request: FastifyRequest): Promise<void> => {
-      if (failedPrecondition(request, undefined) !== undefined && await exists(request)) {
-        checkCreation(request)
-      }
+      const failed = failedPrecondition(request, undefined)
+      if (failed === undefined || (hasParameters && !await exists(request))) return
+      throw new PreconditionFailedError(failed, undefined)
     }
     route.preHandler = [check, ...[route.preHandler ?? []].flat()]
   })

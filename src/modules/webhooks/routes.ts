@@ -35,11 +35,7 @@ export const webhookRoutes: FastifyPluginAsyncTypebox = async (app) => {
   const isAllowed = allowedAddresses(networks)
   tagRoutes(app, 'Webhooks')
   requireConfirmedEmail(app)
-  checkWithoutTags(
-    app,
-    '/webhooks',
-    async (request) => !('id' in (request.params as object)) || await findOwnWebhook(request) !== null
-  )
+  checkWithoutTags(app, '/webhooks', async (request) => await findOwnWebhook(request) !== null)
   await app.register(deliveryRoutes)
 
   /** @throws {InvalidError} 422 with all problems of a body with a URL */

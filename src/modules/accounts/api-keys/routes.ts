@@ -122,11 +122,7 @@ export const apiKeyRoutes: FastifyPluginAsyncTypebox = async (app) => {
   requireConfirmedEmail(app)
   const find = async ({ caller, params }: FastifyRequest) =>
     await findOwnKey(database, caller.userId, (params as { id: string }).id)
-  checkWithoutTags(
-    app,
-    '/api_keys',
-    async (request) => !('id' in (request.params as object)) || await find(request) !== undefined
-  )
+  checkWithoutTags(app, '/api_keys', async (request) => await find(request) !== undefined)
 
   app.post('/api_keys', { schema: createKeySchema, attachValidation: true }, async (request, reply) => {
     const problems = [...attachedProblems(request)]

@@ -77,10 +77,7 @@ export const sessionRoutes: FastifyPluginAsyncTypebox = async (app) => {
   checkWithoutTags(
     app,
     '/auth/sessions',
-    async ({ caller, params }) => {
-      const { id } = params as { id?: string }
-      return id === undefined || await hasSession(database, caller.userId, id)
-    }
+    async ({ caller, params }) => await hasSession(database, caller.userId, (params as { id: string }).id)
   )
   if (sendsMail(app.config)) await app.register(requestConfirmationRoutes)
 
